@@ -1,5 +1,5 @@
-//! The requests of a sender that switches the lamps of a group, and the responses to them. The images of all schemes of
-//! protection (see README.md) share this code.
+//! The requests of a sender that switches the lamps of a group, and the responses to them. The images of all five
+//! schemes (ways to protect the requests and responses, see README.md) share this code.
 
 use tegmen::address::Address;
 use tegmen::buf::Frame;
@@ -10,7 +10,7 @@ use tegmen::coap::{BuildError, Builder, Code, MessageRef, MessageType, OptionNum
 pub enum Heard {
     /// The listener has served the request with this code.
     Served(Code),
-    /// The listener requires the same request again, with the value of its Echo option.
+    /// The listener requires the same request again, with the value of the Echo option in its response.
     Challenged,
 }
 
@@ -162,7 +162,7 @@ impl<const LISTENERS: usize> Round<LISTENERS> {
         self.requests.write(self.is_on, frame)
     }
 
-    /// Processes a message of a listener. Returns the response if it is the expected one.
+    /// Processes a message of a listener. Returns the response if the sender waits for this response.
     pub fn hear(&mut self, from: &Address, content: &[u8]) -> Option<Heard> {
         if self.turn() != Some(*from) {
             return None;

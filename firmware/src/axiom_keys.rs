@@ -7,8 +7,8 @@ use tegmen::axiom::{Admission, Association, Suite};
 use tegmen::buf::{Full, Reader, Writer};
 use tegmen_base::cbor::{ARRAY, BYTES, MAP, NEGATIVE, TEXT, UNSIGNED, read, read_bytes, read_head, skip, write_head};
 
-/// Writes the request to join as a listener that does not check signatures. `address` is the source address of its
-/// responses.
+/// Writes the request to join as a listener that does not check signatures. `address` is the address from which the
+/// member sends its responses.
 ///
 /// # Errors
 /// [`Full`] if `out` has no space.
@@ -45,7 +45,7 @@ fn text(parts: &[&[u8]], out: &mut Writer<'_>) -> Result<(), Full> {
 }
 
 /// Reads the response to a join request or to a request for keys. Returns `None` if the bytes are no such response, or
-/// if the path has more levels than the tree of this image.
+/// if the path in the key tree has more levels than the tree of this image.
 pub fn parse(message: &[u8]) -> Option<Provisioning<'_>> {
     let mut keys = Provisioning { association: NOTHING, admission: NO_ADMISSION, senders: &[] };
     let mut of_axiom = false;

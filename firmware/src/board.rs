@@ -29,8 +29,8 @@ pub fn run<A: Application<M>, M: Memory<Features: Default>>(place: &'static Plac
     }
 }
 
-/// Runs the application forever, in the turns that arrive over the line. A turn contains its time. `place` stores the
-/// mote.
+/// Runs the application forever, in the turns that arrive over the line. Each turn contains the current time. `place`
+/// stores the mote.
 pub fn run_in_turns<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! {
     let mut line = begin();
     let (start, mut application) = await_start::<A, ()>(&mut line);

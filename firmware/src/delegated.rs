@@ -1,5 +1,5 @@
-//! The messages that the image `dtls_delegated` receives from its delegation server, and the content of its memory. The
-//! test `delegation` of `tegmen-delegation` compares them with the messages of a server.
+//! The messages that the image `dtls_delegated` receives from its delegation server, and the content of the memory of
+//! the device. The test `delegation` of `tegmen-delegation` compares the messages in this file with those of a server.
 
 /// The address of the other end.
 pub const PEER: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];

@@ -1,5 +1,5 @@
 //! A listener of a group of lamps: its resource, the response to a request, and the delay of the response. The images
-//! of all schemes of protection (see README.md) share this code.
+//! of all five schemes (ways to protect the requests and responses, see README.md) share this code.
 
 use tegmen::address::Address;
 use tegmen::buf::Frame;

@@ -86,7 +86,8 @@ impl<R: Configured, M: Memory> Mote<R, M> {
         self.node.endpoint.connect(&mut self.environment.at(now), &Path { local, remote }).is_ok()
     }
 
-    /// Sends a request to `peer`, or adds it to the queue of the node. `write` adds its options and payload.
+    /// Sends a request to `peer`, or adds it to the queue of the node. `write` adds the options and the payload of the
+    /// request.
     ///
     /// # Errors
     /// [`SendError`] if there is no session, or no space for the request.

@@ -1,8 +1,9 @@
 //! The server of `blink_server`, whose count of PUTs clients can also observe. It also stores a text that is longer
 //! than a block.
 //!
-//! `/blink` is the resource of [`blink_server`]. A change of its count is notified. `/text` has a text of at most
-//! [`TEXT_LEN`] bytes: GET reads the text, PUT replaces it, and POST replaces it and answers with the previous text.
+//! `/blink` is the resource of [`blink_server`]. The observers are notified of each change of the count. `/text` has a
+//! text of at most [`TEXT_LEN`] bytes: GET reads the text, PUT replaces it, and POST replaces it and answers with the
+//! previous text.
 
 use super::blink_server;
 use super::mote::{Application, Memory, Mote};

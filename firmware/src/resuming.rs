@@ -234,8 +234,8 @@ impl Buffers {
     }
 }
 
-/// A table for three peers and two handshakes, with 400 bytes for their tickets and secrets, and 160 bytes for
-/// fragments and early records.
+/// A table for three peers and two handshakes, with 400 bytes for tickets and secrets, and 160 bytes for fragments and
+/// early records.
 pub type Table = PeerArray<Exchanges<Storage>, 3, 2, 400, 160>;
 type Storage = Fixed<1, 192, 1, 64>;
 

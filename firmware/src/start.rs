@@ -128,7 +128,8 @@ static MEMORY_FUNCTIONS: [unsafe extern "C" fn(); 13] = [
     memory::__aeabi_memclr4,
 ];
 
-/// Declarations of these functions. Only their addresses are taken, so their arguments are left out.
+/// Declarations of the functions in `MEMORY_FUNCTIONS`. Only the addresses of these functions are used, so the
+/// declarations have no arguments.
 mod memory {
     unsafe extern "C" {
         pub(super) fn memcpy();

@@ -50,7 +50,7 @@ pub fn converse<A: Application<M>, M: Memory, B: Application<N>, N: Memory>(
     }
 }
 
-/// Gives a mote every packet on its line.
+/// Delivers to a mote all packets that are on the line.
 fn deliver<A: Application<M>, M: Memory>(
     mote: &mut Mote<A::Roles, M>,
     application: &mut A,

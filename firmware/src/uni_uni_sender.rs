@@ -45,7 +45,7 @@ impl<const LISTENERS: usize> UniUniSender<LISTENERS> {
     }
 
     /// Processes a datagram. Writes the answer for its sender into `out`. Returns the length of the answer, and the
-    /// response if it is the expected one.
+    /// response if the sender waits for this response.
     pub fn take(
         &mut self,
         now: Instant,

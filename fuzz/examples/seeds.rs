@@ -198,7 +198,7 @@ fn write(target: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
     fs::write(folder.join(name), bytes)
 }
 
-/// Writes scripts for the two ends of an OSCORE context, and options.
+/// Writes scripts for the two ends of an OSCORE context, and values of the OSCORE option.
 fn oscore() -> io::Result<()> {
     // Requests of both ends, delivered in turn, again, damaged; a restart, and the challenge after it.
     write(
@@ -211,7 +211,7 @@ fn oscore() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes scripts for three members of a group with Group OSCORE, options, and a credential.
+/// Writes scripts for three members of a group with Group OSCORE, values of the OSCORE option, and a credential.
 fn group_oscore() -> io::Result<()> {
     // Requests to all and to one member, delivered, again and damaged, with their responses; a restart, and the
     // challenge after it.

@@ -159,7 +159,7 @@ fn tegmen_serves(scene: &Scene, image: &Path) -> Check {
 
 // --- blink_server and its clients ---
 
-/// Sends a PUT to `/blink` with its own Message ID, and checks that the answer contains the count.
+/// Sends a PUT to `/blink` with the Message ID `id`, and checks that the answer contains the number `count`.
 fn blink(client: &mut openssl::Client, id: u8, count: u8) -> Result<(), String> {
     let put = [b"\x44\x03\x00", &[id][..], b"abcd\xb5blink"].concat();
     let changed = [b"\x64\x44\x00", &[id][..], b"abcd\xff", &[count]].concat();

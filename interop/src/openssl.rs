@@ -328,7 +328,7 @@ fn server_takes_fragments(scene: &Scene) -> Check {
 }
 
 /// Checks max_fragment_length. OpenSSL does not support record_size_limit, so it accepts the max_fragment_length that
-/// the client also offers.
+/// Tegmen's client also offers.
 fn server_max_fragment_length(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let server = Server::start(scene, &psk, &[])?;

@@ -21,8 +21,8 @@ impl Built {
         Arc::new(Self { build: Box::new(build), words: OnceLock::new() })
     }
 
-    /// Returns the command that starts the program. The first call builds the program. Calls during the build wait for
-    /// its end.
+    /// Returns the command that starts the program. The first call builds the program. Other calls wait until the build
+    /// has ended.
     pub(crate) fn command(&self) -> Result<Command, String> {
         // One build at a time: builds in parallel would only slow each other down.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -241,7 +241,7 @@ pub(crate) fn source(path: &str) -> PathBuf {
 }
 
 /// Checks that all programs of the pairs `(program, package)` are installed. The error names the first missing program,
-/// and the command that installs it. An absolute path in place of a program is the path of a file.
+/// and the command that installs it. If an absolute path is in place of a program, the file with this path must exist.
 pub(crate) fn tools(needs: &[(&str, &str)]) -> Result<(), String> {
     let there = |name: &str| match name {
         LIBCLANG => has_libclang(),

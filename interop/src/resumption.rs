@@ -1,5 +1,5 @@
-//! Sessions that resume an earlier session without a key exchange: with a ticket (RFC 5077), or with the session id of
-//! the earlier session (RFC 5246, section 7.3).
+//! Sessions that resume an earlier session without a key exchange. The client sends a ticket (RFC 5077), or the session
+//! id of the earlier session (RFC 5246, section 7.3).
 //!
 //! A relay records both sessions. The first session has a key exchange, the second has none, and the client sends the
 //! ticket or the session id of the first session. Both ends must also report that the second session is resumed, and
@@ -35,7 +35,7 @@ impl By {
         format!("{}, {exchange}", self.row())
     }
 
-    /// Returns the word for this means, which the programs of the peers take as an argument.
+    /// Returns the word for this kind of resumption, which the programs of the peers take as an argument.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ticket => "ticket",

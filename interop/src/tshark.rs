@@ -1,4 +1,4 @@
-//! tshark, which decodes the traffic between two ends with their keys.
+//! Scenarios with tshark, which decodes the traffic between two ends. tshark gets the keys of the ends.
 
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble};

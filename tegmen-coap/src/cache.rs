@@ -130,7 +130,7 @@ fn write_value(number: OptionNumber, value: &[u8], put: &mut impl FnMut(&[u8])) 
 /// sections 5.6.1, 5.9 and 5.10.5). The request must be [cacheable](is_cacheable).
 ///
 /// A response that concerns only one client is not stored: 4.01, which may contain a challenge (RFC 9175, section 2.3),
-/// 4.29 (RFC 8516), and 5.08, which depends on the Hop-Limit of its request (RFC 8768). A response about the blocks of
+/// 4.29 (RFC 8516), and 5.08, which depends on the Hop-Limit of the request (RFC 8768). A response about the blocks of
 /// one block-wise transfer is not stored either.
 pub fn lifetime(response: &MessageRef<'_>) -> Option<Duration> {
     let of_one_client = matches!(

@@ -36,7 +36,8 @@ pub enum Received<'m, 'x, K> {
         /// The acknowledgement to send. `None` if the response needs no acknowledgement.
         acknowledge: Option<[u8; 4]>,
     },
-    /// The peer received a message of this end. If the message is a request, its response comes separately.
+    /// The peer received a message of this end. If the message is a request, the response to it comes later, in a
+    /// separate message.
     Acknowledged(RequestId),
     /// The peer cannot process a message of this end. The exchange has ended.
     Reset(RequestId),
@@ -88,7 +89,7 @@ pub trait PeerExchanges {
     /// Returns the exchanges of this peer, if it has any.
     fn exchanges(&mut self) -> Option<&mut Exchanges<Self::Storage>>;
 
-    /// Returns the exchanges of this peer and its state, if it has both.
+    /// Returns the exchanges and the state of this peer, if the peer has both.
     #[inline]
     fn with_state(&mut self) -> Option<(&mut Exchanges<Self::Storage>, &mut Self::State)> {
         None

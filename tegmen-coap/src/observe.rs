@@ -7,8 +7,8 @@ use tegmen_base::time::{Duration, Instant};
 pub const REGISTER: u32 = 0;
 /// Value of the Observe option that deregisters an observation.
 pub const DEREGISTER: u32 = 1;
-/// A notification that arrives more than this time after another notification is newer, whatever its number (RFC
-/// 7641, section 3.4).
+/// If a notification arrives later than this time after another notification, it counts as newer. The numbers are then
+/// not compared (RFC 7641, section 3.4).
 const FRESH_AFTER: Duration = Duration::from_secs(128);
 const NUMBER_MASK: u32 = 0xff_ffff;
 

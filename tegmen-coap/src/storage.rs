@@ -40,7 +40,7 @@ pub enum Repeat {
     /// No effect. This is the case for GET and FETCH, and for a received response, whose reply is only an
     /// acknowledgement.
     Safe,
-    /// The state is the same as after the first time: PUT, DELETE and iPATCH. The same holds for a request that its
+    /// The state is the same as after the first time: PUT, DELETE and iPATCH. The same holds for a request that the
     /// OSCORE context would refuse the second time.
     Idempotent,
     /// The state changes again: POST and PATCH. The storage must remember for EXCHANGE_LIFETIME that the request was
@@ -175,8 +175,8 @@ pub trait ExchangeStorage {
     /// The request is then answered with 5.03 and not executed.
     fn has_room(&mut self, now: Instant, peer: &mut Self::Peer, repeat: Repeat) -> bool;
 
-    /// Keeps the reply to a message. The reply is empty if none was sent. If [`Self::has_room`] returned true for the
-    /// same message, its key is remembered for [`EXCHANGE_LIFETIME`].
+    /// Keeps the reply to a message. The reply is empty if none was sent. If [`Self::has_room`] returned true for this
+    /// message, the storage remembers the key of the message for [`EXCHANGE_LIFETIME`].
     fn keep(&mut self, now: Instant, peer: &mut Self::Peer, key: Self::Key, repeat: Repeat, reply: &[u8]);
 
     /// Returns the identification with which [`Self::keep_late`] finds a message that was kept without a reply, or

@@ -21,7 +21,7 @@ impl ContentType {
     pub const KEY: Self = Self(2);
     /// The application has no content with this name.
     pub const NACK: Self = Self(3);
-    /// A private key in a file. Its owner never sends it.
+    /// A private key, which is stored in a file and never sent.
     pub const SIGNING_KEY: Self = Self(9);
 }
 

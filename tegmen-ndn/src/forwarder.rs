@@ -126,7 +126,8 @@ struct Passing<'p> {
 }
 
 impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
-    /// Processes an Interest, with its PitToken. Decrements its HopLimit in `packet`.
+    /// Processes the Interest in `packet`, which arrived with the PitToken `token`. Decrements the HopLimit in
+    /// `packet`.
     ///
     /// # Errors
     /// [`Dropped`].

@@ -165,7 +165,7 @@ impl Signed<'_> {
     /// Verifies the signature.
     ///
     /// # Errors
-    /// [`NotAuthentic`] if the signature is wrong, or its kind is not that of the key.
+    /// [`NotAuthentic`] if the signature is wrong, or if it has another kind than the signatures of this key.
     pub fn verify<C: Crypto>(&self, crypto: &mut C, key: &(impl Verifier<C> + ?Sized)) -> Result<(), NotAuthentic> {
         key.verify(crypto, &self.info, &self.portion, self.value)
     }
@@ -188,7 +188,7 @@ pub trait Verifier<C: Crypto> {
     /// Verifies the signature of a message, given in parts that are concatenated.
     ///
     /// # Errors
-    /// [`NotAuthentic`] if the signature is wrong, or its kind is not that of the key.
+    /// [`NotAuthentic`] if the signature is wrong, or if it has another kind than the signatures of this key.
     fn verify(
         &self,
         crypto: &mut C,

@@ -357,7 +357,7 @@ pub enum Strategy {
 
 /// The next hops of prefixes.
 pub trait Fib {
-    /// Returns the next hops of a name, and its strategy. The longest prefix with next hops gives the next hops, and
+    /// Returns the strategy and the next hops for a name. The longest prefix with next hops gives the next hops, and
     /// the longest prefix with a strategy gives the strategy.
     fn next_hops(&self, name: &Name<'_>) -> (Strategy, &[NextHop]);
 }

@@ -171,8 +171,8 @@ impl<N: Naming> SecurityContext<N> {
         self.id_context.as_ref().get(..len)
     }
 
-    /// Returns the lease of numbers for messages of this end. To extend the lease, store its new end first. No lease
-    /// ends above 2^40.
+    /// Returns the lease of numbers for messages of this end. To extend the lease, first store the new end of the lease
+    /// durably. No lease ends above 2^40.
     pub const fn lease_mut(&mut self) -> &mut Lease {
         &mut self.lease
     }

@@ -29,7 +29,7 @@ pub trait Naming: Copy + Default {
     /// Returns true if a kid context identifies this ID Context.
     fn is_meant_by(self, id_context: Option<&[u8]>, kid_context: &[u8]) -> bool;
 
-    /// Derives a key for `id`, or the common IV, into `out` (RFC 8613, section 3.2.1).
+    /// Derives a key for `id` into `out`, or the common IV if `out` is shorter than a key (RFC 8613, section 3.2.1).
     fn expand<C: Crypto>(hkdf: &Hkdf, info: (Option<&[u8]>, Aead), id: &Id, out: &mut [u8]);
 }
 

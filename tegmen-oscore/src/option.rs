@@ -71,7 +71,7 @@ pub(super) const fn max_len(max_kid_context: usize) -> usize {
 /// The content of the option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OscoreOption<'a> {
-    /// The number of the message. A response may have none.
+    /// The sequence number of the message. A response may have no number.
     pub partial_iv: Option<PartialIv>,
     /// The ID Context of the security context.
     pub kid_context: Option<&'a [u8]>,

@@ -151,8 +151,8 @@ pub enum UnprotectError {
     NotAuthentic,
     /// The message is authentic, but its content is not a valid message.
     Malformed,
-    /// Only in Group OSCORE: the member that sent the message is not known. Ask the Group Manager for its
-    /// authentication credential.
+    /// Only in Group OSCORE: the member that sent the message is not known. Ask the Group Manager for the
+    /// authentication credential of this member.
     UnknownMember,
     /// Only in Group OSCORE: no record is free for the accepted responses of this member.
     TooManyMembers,

@@ -1,6 +1,6 @@
 //! Two DTLS endpoints in one image that resume their session. The image runs a handshake with a pre-shared key, in
-//! which the server gives a ticket, then a record, and then a second handshake with the ticket (RFC 5077), without
-//! cookie and without the key.
+//! which the server gives the client a ticket. A record follows, and then a second handshake with the ticket (RFC
+//! 5077), which needs neither a cookie nor the pre-shared key.
 #![no_std]
 #![no_main]
 

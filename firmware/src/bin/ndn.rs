@@ -293,7 +293,7 @@ const FIRST: FaceId = FaceId(1);
 const SECOND: FaceId = FaceId(2);
 /// The first byte of a Data packet.
 const DATA: u8 = 6;
-/// Number of bytes of a frame for its payload.
+/// Maximum number of bytes of the payload of a frame.
 const ROOM: usize = 102;
 
 const HOUSE: Name<'static> = Name::of_checked(b"\x08\x05house");

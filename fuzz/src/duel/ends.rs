@@ -25,7 +25,8 @@ pub(super) trait Ends {
     }
     /// Maximum number of bytes that may be sent to an unauthenticated peer for each byte from this peer.
     const AMPLIFICATION: usize = 1;
-    /// True if an end may also send datagrams to an unauthenticated peer that do not answer a datagram of this peer.
+    /// True if an end may send further datagrams to an unauthenticated peer later. If false, each datagram to an
+    /// unauthenticated peer answers a datagram of this peer.
     const LATER: bool = false;
 }
 

@@ -187,8 +187,8 @@ fn server_ecdhe_psk(scene: &Scene) -> Check {
     holds(&server.err.text(), &["(GNUTLS_ECDHE_PSK_CHACHA20_POLY1305)"])
 }
 
-/// Waits only for both Finished messages. After them, this version of the program crashes when it describes a session
-/// of this kind. The crash also happens with the server of GnuTLS.
+/// Waits only for both Finished messages. After these messages, this version of `gnutls-cli` crashes when it describes
+/// a session with ECDHE-PSK. The crash also happens with the server of GnuTLS.
 fn client_ecdhe_psk(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let served = Served::start_with(scene, &psk, &["--suites", ECDHE_PSK_CHACHA20.suite.ours])?;

@@ -21,9 +21,9 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
     cells
 }
 
-/// Checks resumption at the server, which returns each message unchanged (an echo). Tegmen's client rejects its own
-/// request with a Reset. The server returns the Reset, and the client takes it as the response. The server accepts the
-/// next session only after the previous session is closed.
+/// Checks resumption with `gnutls-serv` as the server, which returns each message unchanged (an echo). Tegmen's client
+/// rejects its own request with a Reset. The server returns the Reset, and the client takes it as the response. The
+/// server accepts the next session only after the previous session is closed.
 fn server(scene: &Scene, by: By) -> Check {
     let more: &[&str] = if by == By::Id { &["--noticket"] } else { &[] };
     let (server, port) = serve(scene, &Psk::usual(), more)?;

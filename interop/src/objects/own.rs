@@ -54,8 +54,8 @@ fn is_hello(scene: &Scene, capture: &Capture) -> Check {
     crate::plain::is(scene, &["get", &uri(capture.port, "v"), "--oscore", "client"], "2.05", "hello")
 }
 
-/// Checks a replay from another port. The Message ID is new to the server, but the sequence number is not new to its
-/// replay window.
+/// Checks a replay from another port. The Message ID is new to the server, but the sequence number is already in the
+/// replay window of the server.
 fn replayed(scene: &Scene) -> Check {
     let (_served, port, capture) = both(scene)?;
     crate::plain::is(scene, &["put", &uri(capture.port, "v"), "once", "--oscore", "client"], "2.04", "")?;

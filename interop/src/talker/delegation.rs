@@ -82,8 +82,8 @@ fn client(scene: &Scene, peer: &Peer, by: By) -> Check {
     world.was_asked()
 }
 
-/// Checks a peer that returns after the device has begun its next epoch. The server gives the peer another ticket for
-/// the ticket of the previous epoch. Only the first session has a key exchange.
+/// Checks a peer that returns after the device has begun its next epoch. The peer shows the ticket of the previous
+/// epoch, and the server gives it a ticket of the current epoch. Only the first session has a key exchange.
 fn returns(scene: &Scene, peer: &Peer) -> Check {
     let world = World::start(scene)?;
     let way = Way::direct(&world)?;

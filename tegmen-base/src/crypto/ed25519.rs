@@ -1,5 +1,5 @@
-//! Ed25519 (RFC 8032) with the crate `ed25519-dalek`, and the conversion of its keys to the coordinates of x25519 (RFC
-//! 7748, section 4.1). All operations take constant time and need no heap.
+//! Ed25519 (RFC 8032) with the crate `ed25519-dalek`, and the conversion of Ed25519 keys to the coordinates of x25519
+//! (RFC 7748, section 4.1). All operations take constant time and need no heap.
 
 use super::ecdsa::SIGNATURE_LEN;
 use super::{NotAuthentic, SCALAR_LEN};

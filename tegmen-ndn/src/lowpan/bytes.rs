@@ -23,7 +23,7 @@ impl<'p> Cursor<'p> {
         Some(element.value)
     }
 
-    /// Returns false if an element is left, or bytes that are not an element.
+    /// Returns true if no bytes of the value are left, neither elements nor other bytes.
     pub(super) const fn is_at_end(&self) -> bool {
         self.0.rest().is_empty()
     }

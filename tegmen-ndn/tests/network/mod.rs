@@ -305,7 +305,8 @@ impl Network {
         self.carry(node, faces.sent);
     }
 
-    /// Carries the packets that a node sends to the other ends of its links. Each link loses some packets.
+    /// Takes the packets that a node has sent over its links, and delivers them to the neighbours of the node. Each
+    /// link loses some packets.
     fn carry(&mut self, node: usize, sent: Vec<Sent>) {
         let size = self.nodes.len();
         for Sent { to, kind, packet } in sent {

@@ -93,8 +93,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 
     /// Writes the answer to a request that may be a replay because the window of its sender was lost. The answer is
-    /// 4.01 with an Echo option, which the client must repeat (section 9). It is protected in the pairwise mode if
-    /// the group uses that mode.
+    /// 4.01 with an Echo option, which the client must repeat (section 9). The answer is protected in the pairwise mode
+    /// if the group uses that mode.
     ///
     /// # Errors
     /// The errors of [`Self::protect_request`], and [`ProtectError::Malformed`] if the window is known, or another

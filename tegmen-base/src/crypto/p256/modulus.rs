@@ -67,14 +67,15 @@ pub(super) struct Exponent<'a> {
 }
 
 impl Modulus {
-    /// Replaces `a` by `a · b / 2^256`, below the modulus. At least one of `a` and `b` must be below the modulus.
+    /// Replaces `a` by the remainder of `a · b / 2^256` modulo the modulus. At least one of `a` and `b` must be below
+    /// the modulus.
     #[inline(never)]
     pub(super) fn multiply(&self, wide: &mut Wide, a: &mut Words, b: &Words) {
         let above = self.product(wide, a, b);
         self.finish(wide, above, a);
     }
 
-    /// Replaces `a` by `a + b`, below the modulus. Both must be below the modulus.
+    /// Replaces `a` by the remainder of `a + b` modulo the modulus. `a` and `b` must be below the modulus.
     #[inline(never)]
     pub(super) fn add(&self, wide: &mut Wide, a: &mut Words, b: &Words) {
         let above = sum(wide, a, b);
