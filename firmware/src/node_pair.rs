@@ -101,7 +101,7 @@ impl<C: Memory, S: Memory> Pair<C, S> {
         (asked.is_none() || self.asking.heard.is_block(0)).then_some(())
     }
 
-    /// Requests the blocks of [`TEXT`] from the block `from` on, and compares them.
+    /// Requests the blocks of [`TEXT`] from the block `from` on, and compares the responses with the text.
     fn download(&mut self, method: Code, from: u32, region: u32) -> Option<()> {
         for number in from..=LAST {
             self.ask(method, (Some(block(number)), None), &[], region)?;

@@ -234,7 +234,7 @@ impl Expected {
     }
 
     /// Processes a request of the server in the model. Returns the code that the response of the device must have, and
-    /// the work that the device must have to do after the request. `fails` is true if the memory of the device failed.
+    /// the work that must be due at the device after the request. `fails` is true if the memory of the device failed.
     fn take(&mut self, request: &ServerRequest<'_>, exported: Option<&[u8; 32]>, fails: bool) -> (Code, Option<Due>) {
         match request {
             ServerRequest::Status => (Code::CONTENT, None),
@@ -399,7 +399,7 @@ impl Script {
         }
     }
 
-    /// Lets the server open a session with each device. The keying material differs from that of each other session.
+    /// Lets the server open a session with each device. Each session has other keying material.
     fn open_session(&mut self) {
         self.sessions += 1;
         self.exported = Some(self.exported_to(OURS));

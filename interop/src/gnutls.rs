@@ -1,4 +1,5 @@
-//! The programs of GnuTLS: the client `gnutls-cli`, and the server `gnutls-serv`, which is an echo over UDP.
+//! The programs of GnuTLS: the client `gnutls-cli`, and the server `gnutls-serv`, which returns each message unchanged
+//! (an echo over UDP).
 
 mod delegation;
 mod public_keys;

@@ -98,7 +98,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Checks the requests that the HTTP server received.
+    /// Checks that the HTTP server received the requests in `expected`.
     fn had(&self, expected: &[&str]) -> Check {
         let expected = format!("listening\n{}\n", expected.join("\n"));
         self.process.await_output(&expected, 0)?;

@@ -1,4 +1,4 @@
-//! Named Data Networking with python-ndn and with ndnd: packets, forwarders, consumers and producers of each.
+//! Named Data Networking with python-ndn and with ndnd: packets, forwarders, consumers and producers of each project.
 
 mod forwarding;
 mod packets;

@@ -1,4 +1,4 @@
-//! The faults of a network, which a relay adds between two ends.
+//! The faults of a network. A relay between two ends causes these faults.
 
 use crate::hello;
 use std::time::Duration;

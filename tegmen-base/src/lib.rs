@@ -2,8 +2,8 @@
 //! [buffers](buf), [addresses](address) and the caller's [clock](time).
 //!
 //! The crate uses no operating system, no heap and no `unsafe`, and implements no protocol. The core `tegmen`, the
-//! formats `tegmen-coap` and the crates for motes all use these types, and a crypto provider needs no other crate.
-//! The core re-exports each module under its name.
+//! crate `tegmen-coap` and the crates for motes all use these types. A crypto provider needs no other crate of Tegmen
+//! than this crate. The core re-exports each module under the same name.
 //!
 //! The feature `std`, for crates of hosts, adds strings of [hexadecimal digits](hex) and files for secrets
 //! (`private`).

@@ -56,7 +56,7 @@ impl ReplayWindow {
     /// now.
     ///
     /// # Errors
-    /// [`Replayed`] if it was accepted before, or is too old for the window.
+    /// [`Replayed`] if `sequence` was accepted before, or is too old for the window.
     pub fn fresh(&mut self, sequence: u64) -> Result<Fresh<'_>, Replayed> {
         if sequence < self.next {
             let age = self.age(sequence);

@@ -7,8 +7,9 @@
 //! client receives datagrams at its address (RFC 9175). [`Probing`] limits messages to peers that do not answer.
 //! [`Rule`] is a rule on requests in a readable notation.
 //!
-//! The crate uses no operating system, no heap, no socket and no `unsafe`, and cannot panic. Requests, their rights
-//! and their protection are in the crate `tegmen`, which re-exports these items as `tegmen::coap`.
+//! The crate uses no operating system, no heap, no socket and no `unsafe`, and cannot panic. The access rights of
+//! requests and the protection of messages are in the crate `tegmen`, which re-exports the items of this crate as
+//! `tegmen::coap`.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -167,8 +167,8 @@ pub trait ExchangeStorage {
     /// Returns the message of this key, if it was handled within [`EXCHANGE_LIFETIME`].
     fn handled(&self, now: Instant, peer: &Self::Peer, key: Self::Key) -> Option<Self::Handled>;
 
-    /// Returns the reply to a message that was handled. It is empty if there is nothing to send, or if the reply is
-    /// no longer kept.
+    /// Returns the reply to a message that was handled. The reply is empty if there is nothing to send, or if it is no
+    /// longer kept.
     fn reply<'s>(&'s self, peer: &'s Self::Peer, handled: Self::Handled) -> &'s [u8];
 
     /// Returns false if the storage has no space to remember for [`EXCHANGE_LIFETIME`] that a request was handled.
@@ -193,7 +193,7 @@ pub trait ExchangeStorage {
         let _ = (now, peer, late, reply);
     }
 
-    /// Returns the newest reply to this peer. It is empty if it is no longer kept.
+    /// Returns the newest reply to this peer, or no bytes if this reply is no longer kept.
     fn last_reply<'s>(&'s self, now: Instant, peer: &'s Self::Peer) -> &'s [u8];
 
     /// Allocates the state of an exchange that this end begins. The caller fills the returned state. `message` is kept

@@ -3,7 +3,7 @@
 use super::id::{MAX_ID, Padded};
 use tegmen_base::buf::{Headroom, Reader, Truncated};
 
-/// Largest number of a message (RFC 8613, section 7.2.1).
+/// The largest sequence number of a message (RFC 8613, section 7.2.1).
 pub const MAX_PARTIAL_IV: u64 = (1 << 40) - 1;
 
 /// A sender sequence number in its encoded form: one to five bytes, without a leading zero byte (RFC 8613, section

@@ -107,8 +107,8 @@ impl Handler for Thermometer {
     }
 }
 
-/// The exchanges of the client or of the server. They keep one own request of at most 64 bytes until its response
-/// arrives, and the replies to the last four messages of the peer, at most 64 bytes in total.
+/// The exchanges of the client or of the server. An end keeps one request of its own, of at most 64 bytes, until the
+/// response arrives. It also keeps the replies to the last four messages of the peer, at most 64 bytes in total.
 type OneExchange = Exchanges<Fixed<1, 64, 4, 64>>;
 
 static CLIENT: Place<OneExchange> = Place::empty();

@@ -1,5 +1,5 @@
 //! A listener of a group of lamps that receives requests over a DTLS session (DTLS Uni-Uni). The image runs the
-//! handshake with a sender, and two requests.
+//! handshake with a sender, and answers two requests.
 #![no_std]
 #![no_main]
 

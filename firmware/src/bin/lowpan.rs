@@ -80,7 +80,7 @@ const fn address(link: u8) -> Address {
     Address { ip, port: 61616, scope: 0 }
 }
 
-/// The interface of a mote with a buffer for one packet, as in the laboratory.
+/// The interface of a mote with a buffer for one packet, as the simulated motes of `tegmen-testbed` have it.
 type End = Interface<1, 512>;
 
 static HERE: Place<End> = Place::empty();

@@ -53,8 +53,8 @@ fn after_our_loss(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// Checks the loss at the peer's server. Tegmen's client does not know of the loss: its request is request #1, and it
-/// sends the request again as request #2.
+/// Checks the derivation of new keys after the server of the peer has lost its state. Tegmen's client does not know of
+/// the loss: its request is request #1, and it sends the request again as request #2.
 fn server_after_its_loss(scene: &Scene, peer: &Peer) -> Check {
     tell(scene, true)?;
     let (_server, _, capture) = peer.serve(scene)?;
@@ -75,7 +75,8 @@ fn client_after_its_loss(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// Checks the loss at Tegmen's server. The peer's application gets 4.01, and its next request gets the response.
+/// Checks the derivation of new keys after Tegmen's server has lost its state. The first request of the peer's client
+/// gets 4.01, and the next request gets the response.
 fn client_after_our_loss(scene: &Scene, peer: &Peer) -> Check {
     tell(scene, false)?;
     lose_ours(scene)?;
