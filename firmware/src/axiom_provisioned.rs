@@ -127,7 +127,8 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
     }
 }
 
-/// Splits an association. Returns the part that is valid in all epochs, and the random bytes. Neither borrows memory.
+/// Splits an association. Returns the part that is valid in all epochs, and the random bytes. Neither of these values
+/// borrows memory from the argument.
 const fn durable(association: &Association<'_>) -> (Association<'static>, [[u8; 32]; 2]) {
     let Association { group_id, group, suite, epoch, senders, sender_id, address, .. } = *association;
     let (master_secret, nothing) = (&[0; 48], &[0; 32]);

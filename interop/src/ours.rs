@@ -193,7 +193,8 @@ pub(crate) fn ask(scene: &Scene, words: &[&str], psk: Option<&Psk>) -> Result<An
     start_ask(scene, words, psk)?.answer()
 }
 
-/// Checks that `tegmen observe` of a resource that counts prints four representations, each with a higher number.
+/// Checks that `tegmen observe` prints four representations of a resource whose value is a counter. Each representation
+/// must have a higher number.
 pub(crate) fn observe_counting(scene: &Scene, uri: &str, more: &[&str]) -> Check {
     let mut observer = scene.tegmen(&[&["observe", uri, "--count", "4", "--json"], more].concat())?;
     if !observer.await_end()?.success() {

@@ -141,8 +141,8 @@ impl DigestPlace {
     }
 }
 
-/// Adds this Nonce to an Interest that has none, because a forwarder does not forward an Interest without a Nonce.
-/// Writes the result into `frame`, which must be empty, with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front.
+/// Adds the Nonce `nonce` to an Interest that has none, because a forwarder does not forward an Interest without a
+/// Nonce. Writes the result into `frame`, which must be empty, with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front.
 ///
 /// # Errors
 /// [`WriteError::Full`], and [`WriteError::Name`] for bytes that are not an Interest. The frame is then empty.

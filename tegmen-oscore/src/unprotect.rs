@@ -136,7 +136,7 @@ impl Pending {
     }
 }
 
-/// The reason for which a message is not delivered. Its sender receives only the [code](Self::code).
+/// The reason for which a message is not delivered. The sender of the message receives only the [code](Self::code).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnprotectError {
     /// The message is not protected.

@@ -99,6 +99,6 @@ const RECEIVE_LONG: u32 = 3;
 const LONG: usize = 300;
 /// Length of a frame, in bytes.
 const FRAME: usize = 127;
-/// Bytes of a frame for 6LoWPAN: without the MAC header of short addresses, and without the FCS.
+/// Number of bytes of a frame that 6LoWPAN can use: all bytes except the MAC header with short addresses, and the FCS.
 const ROOM: usize = FRAME - 9 - 2;
 const NOW: Instant = Instant::from_micros(1);

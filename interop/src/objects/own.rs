@@ -1,5 +1,5 @@
 //! OSCORE between two ends of Tegmen: requests that the server refuses, and messages that tshark decrypts with the
-//! secret.
+//! master secret of the context.
 
 use super::{make, sent_again, serve, uri, wire};
 use crate::capture::Capture;
@@ -133,7 +133,7 @@ fn session(scene: &Scene) -> Result<(std::path::PathBuf, u16), String> {
     Ok((capture.finish(scene)?, port))
 }
 
-/// Returns a value of the file of the context.
+/// Returns the value with this name from the file of the context.
 fn value(scene: &Scene, name: &str) -> Result<String, String> {
     let file = scene.directory().join("client/context.toml");
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;

@@ -3,8 +3,8 @@
 //! Hash and HMAC are written once for SHA-256 and SHA-1 (FIPS 180-4). The length of the digest selects the hash. Only
 //! the records of one old cipher suite use SHA-1.
 //!
-//! The crate does not use a library for hash and HMAC, for two reasons. A mote keeps a key of HMAC as two states of 32
-//! bytes, and a provider has to implement only its compression function.
+//! The crate does not use a library for hash and HMAC, for two reasons. First, a mote keeps a key of HMAC in only 64
+//! bytes, as two states of the hash. Second, a provider has to implement only the compression function of a hash.
 
 use super::Crypto;
 use crate::buf::{Writer, copy};
