@@ -12,8 +12,8 @@
 //! error CODE TEXT            no key: a stable code, and the cause with the next step
 //! ```
 //!
-//! Only the owner of the socket may use it. The file has the mode 0600, and the agent asks the system for the user at
-//! the other end. The agent stores no key.
+//! Only the owner of the socket may use it. The file has the mode 0600, and the agent asks the operating system which
+//! user runs the program at the other end of a connection. The agent stores no key.
 
 mod line;
 

@@ -31,8 +31,8 @@ use zeroize::Zeroizing;
 
 /// The interval at which sessions with an expired token are ended.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Characters that are refused in a path. A `*` would give the rule another meaning. The other characters occur in a
-/// path only in encoded form.
+/// Characters that are refused in the path of a right. The path becomes part of a rule of the credentials file, and a
+/// `*` in this rule would match further paths. The other characters occur in the path of a URI only in encoded form.
 const NO_PATH: [char; 5] = ['*', '?', '#', '%', ' '];
 /// Maximum number of tokens whose identities are remembered until the tokens expire, including the tokens in use.
 const REMEMBERED: usize = 1 << 16;
@@ -264,7 +264,7 @@ impl Tickets {
 }
 
 /// Returns true if there is at least one right, and each right has only methods of CoAP and the path of one resource.
-/// This must not be the resource that takes tokens.
+/// No right may be on the path `/authz-info`, which takes tokens.
 pub(crate) fn is_understood(rights: &Aif) -> bool {
     !rights.0.is_empty()
         && rights.0.iter().all(|right| {

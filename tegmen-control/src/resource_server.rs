@@ -196,8 +196,7 @@ struct Taken {
     hash: TokenHash,
     /// The public key of the client in the EDHOC profile, `None` in the OSCORE profile.
     key: Option<PublicKey>,
-    /// True if [`Tokens::expire`] has already returned this token. The caller then notified the observers with this
-    /// token of the expiry.
+    /// True if [`Tokens::expire`] has already returned this token as expired. A later call does not return it again.
     is_over: bool,
 }
 

@@ -46,7 +46,7 @@ pub enum ServiceError {
     UnknownSession(String),
 }
 
-/// The path that a peer requests: see [`Service::answer_then`].
+/// The path of a request: `/introspect` or `/token`.
 #[derive(Clone, Copy)]
 pub(crate) enum Path {
     Introspect,

@@ -190,12 +190,13 @@ pub const MAX_POLICY: usize = 15 * MAX_VALUE;
 /// Maximum number of rows that are loaded at once.
 const PAGE: usize = 1000;
 
-/// Changes of a device. A field that is `None` does not change.
+/// The changes of a device. If a field is `None`, the device keeps its present value.
 #[derive(Debug, Default)]
 pub struct Change {
-    /// The device with its new credential. Its tags replace the earlier tags. Its name must be the present name.
+    /// The device with its new credential and its new tags. The name of the device cannot change, so the name in this
+    /// value must be the present one.
     pub proof: Option<NewDevice>,
-    /// The new tags of the device.
+    /// The new tags of the device. If `proof` is given too, these tags are used, and not those in `proof`.
     pub tags: Option<Vec<String>>,
     /// True to disable the device, false to enable it.
     pub disabled: Option<bool>,

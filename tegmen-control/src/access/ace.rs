@@ -1,6 +1,6 @@
 //! Messages of ACE (RFC 9200): tokens, introspection, errors, scopes and revocation lists, as CBOR maps.
 //!
-//! Each type is one message or a part of one. `parse` takes any bytes and returns the message or [`Malformed`]. It
+//! Each type is a message or a part of a message. `parse` takes any bytes and returns the message or [`Malformed`]. It
 //! skips unknown labels (RFC 6749, section 3.2), and refuses a repeated label. `encode` writes the labels in ascending
 //! order. The output of [`encode`](IntrospectionResponse::encode) is wiped on drop if it can contain a key.
 //!

@@ -84,9 +84,9 @@ pub enum Reason {
     NotAuthenticated,
     /// The payload is no valid request.
     Malformed(Malformed),
-    /// The hint is unknown.
+    /// The server does not know the token hint in the request.
     UnknownHint,
-    /// The token is neither a session identity nor a thumbprint.
+    /// The token in the request is neither a session identity nor the SHA-256 of a certificate.
     NoIdentity,
     /// There is no such publisher on this server.
     UnknownPublisher,
@@ -98,7 +98,8 @@ pub enum Reason {
     NothingAllowed,
     /// The scope does not have the form of RFC 9237, or contains a right that has no meaning on this server.
     NoScope,
-    /// The session identity was used before.
+    /// The session identity was used before, or does not fit into the table of session identities. The value is the
+    /// reason.
     Identity(NotAccepted),
     /// The client requests a token with a grant type other than client credentials.
     GrantType,

@@ -27,7 +27,8 @@ impl Scene {
         AuditLog::open(&self.file(), Arc::clone(&self.key), bounds)
     }
 
-    /// Writes a log of the first line and `grants` further lines. Returns the log and its head.
+    /// Writes a log. Its first line records the start of the log, and `grants` lines follow. Returns the bytes of the
+    /// log, and its head.
     fn log(&self, grants: usize) -> (Vec<u8>, Head) {
         let log = self.open(AuditBounds::default()).expect("a log");
         for number in 0..grants {

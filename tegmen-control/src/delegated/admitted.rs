@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use tegmen_delegation::Connection;
 
-/// The connections, by the number that identifies the peer in requests. A number is never used again, not even in
-/// another epoch.
+/// A table of connections. The device gives each connection an id, which identifies the peer in requests. No later
+/// connection gets the same id, not even in another epoch.
 #[derive(Default, Debug)]
 pub(super) struct AdmittedConnections {
     next: u32,
@@ -24,7 +24,7 @@ pub(super) struct Admitted {
 }
 
 impl AdmittedConnections {
-    /// Adds a connection, and returns its number.
+    /// Adds a connection, and returns the id that the device gives to it.
     pub(super) fn admit(&mut self, admitted: Admitted) -> u32 {
         let Self { next, by_id, by_number, .. } = self;
         let id = *by_number.entry(admitted.connection.number).or_insert_with(|| {
@@ -35,12 +35,12 @@ impl AdmittedConnections {
         id
     }
 
-    /// Returns the connection with this number; `None` if the connection has ended.
+    /// Returns the connection with this id; `None` if the connection has ended.
     pub(super) fn get(&self, id: u32) -> Option<Admitted> {
         self.by_id.get(&id).copied()
     }
 
-    /// Ends a connection.
+    /// Ends the connection to which the device's server gave this number.
     pub(super) fn end(&mut self, number: u32) {
         if let Some(id) = self.by_number.remove(&number) {
             self.by_id.remove(&id);
@@ -55,7 +55,7 @@ impl AdmittedConnections {
         self.by_number.clear();
     }
 
-    /// Ends the connections that have expired.
+    /// Ends the connections that have expired. `time` is in seconds since 1970.
     pub(super) fn end_expired(&mut self, time: u32) {
         let expired = self.by_id.values().filter(|admitted| admitted.expires <= time);
         let numbers: Vec<u32> = expired.map(|admitted| admitted.connection.number).collect();

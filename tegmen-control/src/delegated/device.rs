@@ -352,7 +352,8 @@ impl DelegatedDevice {
     }
 }
 
-/// Reads the server_name of a request. The name may be empty. Returns `None` if it is no DNS name.
+/// Returns the server_name of a request as text. An empty name is valid. Returns `None` if the name is too long, or has
+/// a character that is not allowed in a DNS name.
 fn name_of(server_name: &[u8]) -> Option<&str> {
     let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
     let name = std::str::from_utf8(server_name).ok()?;

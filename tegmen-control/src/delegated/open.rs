@@ -25,8 +25,8 @@ impl Drop for Closing {
 }
 
 impl DelegatedDevice {
-    /// Resumes a session at its peer, with this server_name if it is not empty. Then answers the requests of the peer
-    /// in the session, until the connection or the session ends.
+    /// Resumes a session at its peer. If `server_name` is not empty, the ClientHello contains it. Then answers the
+    /// requests of the peer in the session, until the connection or the session ends.
     pub(super) async fn resume_at(self, go: Go, server_name: String, router: Router) {
         let (number, remote) = (go.number, SocketAddr::from(go.peer));
         let Some(ToOpen { session, handle, peer }) = self.state().take_to_open(number) else {

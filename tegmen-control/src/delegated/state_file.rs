@@ -52,7 +52,7 @@ impl std::fmt::Debug for Lock {
     }
 }
 
-/// The complete content of a file.
+/// The part of a state that changes: the epoch and the refused connections.
 struct Content {
     epoch: Epoch,
     refused: Vec<u32>,

@@ -36,7 +36,8 @@ impl Agenda {
         }
     }
 
-    /// Records that all conversations have ended. Conversations that were cut off are planned again.
+    /// Records that no conversation is in progress, because the task that contacts devices begins again. Plans a
+    /// conversation at `now` with each device whose conversation was cut off.
     pub(super) fn resume(&mut self, now: Instant) {
         let ended: Vec<_> = self.entries.iter().filter(|(_, entry)| entry.at.is_none()).map(|(id, _)| *id).collect();
         for device in ended {

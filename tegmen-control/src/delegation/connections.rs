@@ -35,9 +35,9 @@ pub(super) fn read(device: &Device, (epoch, tag): (u16, Tag), entry: &Entry) -> 
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Returns at most `most` connections of a device, beginning after the connection `after`. These are connections of
-    /// the previous epoch and of the present epoch. A peer of the previous epoch may still return to the server, and
-    /// gets a new connection that replaces the earlier one.
+    /// Returns at most `most` connections of a device, beginning after the connection `after`. The connections belong
+    /// to the previous epoch or to the present one. A peer with a connection of the previous epoch may still return to
+    /// the server. The server then replaces this connection by a new one.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::Fault`] or [`DelegationError::Store`].

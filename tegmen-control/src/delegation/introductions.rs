@@ -20,9 +20,9 @@ use tegmen_store::Store;
 /// A session between two devices of the server. Each of the two devices has a connection for this session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Introduced {
-    /// The connection of the other device, at the device that opens the session.
+    /// The connection that the opening device lists, with the other device as its peer.
     pub opener: ConnectionId,
-    /// The connection of the opening device, at the other device.
+    /// The connection that the other device lists, with the opening device as its peer.
     pub other: ConnectionId,
 }
 

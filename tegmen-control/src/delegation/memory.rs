@@ -143,16 +143,16 @@ pub(super) struct InMemory {
     pub(super) refused: HashMap<Tag, BTreeMap<u32, bool>>,
     pub(super) new: Free,
     pub(super) again: Free,
-    /// The tag of the pending epoch, and the numbers of connections that this server has reserved in it; `None` without
-    /// a pending epoch of this server.
+    /// The tag of the pending epoch, and the numbers of connections that this server has reserved in this epoch. `None`
+    /// if this process has made no epoch that is pending.
     pub(super) next_numbers: Option<(Tag, NextNumbers)>,
     /// True if the store was restored from a backup since the epoch began.
     pub(super) restored: bool,
-    /// True if a change failed, so that the row may differ from the memory.
+    /// True if a change of the device's row failed, so that the row in the store may differ from this copy.
     pub(super) is_stale: bool,
     /// True if the store may still contain rows of epochs that are no longer valid.
     pub(super) is_littered: bool,
-    /// The time at which the server last asked the device to begin the pending epoch.
+    /// The time at which the server last asked the device to begin the pending epoch; `None` if it has not asked.
     asked: Option<Instant>,
     returning: VecDeque<Returning>,
     /// The numbers of the connections whose rows are not durable yet.
@@ -267,8 +267,9 @@ impl InMemory {
     }
 
     /// Records that all refused connections of the present epoch must be sent to the device again. The rows in the
-    /// store do not change. So if the server restarts meanwhile, the server compares the number of acknowledged
-    /// revocations with the device again.
+    /// store do not change, so they still contain the acknowledgements. If the server restarts before the device has
+    /// acknowledged the refusals again, the server again notices that the device refuses fewer connections than it
+    /// acknowledged.
     pub(super) fn is_forgotten(&mut self) {
         let refused = self.tag.and_then(|tag| self.refused.get_mut(&tag));
         refused.into_iter().flatten().for_each(|(_, told)| *told = false);
@@ -296,8 +297,8 @@ impl InMemory {
         !self.known.disabled
     }
 
-    /// Remembers a peer that returned with a ticket. If there are too many, the oldest peer is removed, and must
-    /// authenticate itself again.
+    /// Remembers a peer that returned with a ticket. If [`MOST_RETURNING`] peers are already remembered, forgets the
+    /// oldest one. This peer must then authenticate itself again.
     pub(super) fn returns(&mut self, kept: Kept, master: &Secret<MASTER_LEN>) {
         let Kept { old, since, expires } = kept;
         // The server asks twice in one handshake.

@@ -144,13 +144,13 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         (key, Epoch::first(DeviceKey(kept)).key)
     }
 
-    /// Records a change of an operator that gives rights, and waits until the record is durable.
+    /// Records an operator's change in the audit log, and waits until the record is durable. The change gives rights.
     async fn write(&self, by: &str, code: &'static str, message: String) -> Result<(), DelegationError> {
         self.write_or_note(false, by, code, message).await
     }
 
-    /// Records a change of an operator. If `takes` is true, the change takes rights away, and this function does not
-    /// wait until the record is durable.
+    /// Records an operator's change in the audit log. If `takes` is true, the change takes rights away, and this
+    /// function does not wait until the record is durable.
     pub(super) async fn write_or_note(
         &self,
         takes: bool,

@@ -25,8 +25,8 @@ pub struct Reissue {
     /// The connection of the present epoch that replaces the connection in `before`; `None` if the server made no such
     /// connection.
     pub given: Option<ConnectionId>,
-    /// The code of the reason why the server could not replace the connection; `None` if it did not fail. The code
-    /// stays the same in later versions.
+    /// The code of the reason why the server tried to replace the connection and failed; `None` if there was no
+    /// failure. The code stays the same in later versions.
     pub failed: Option<&'static str>,
 }
 
@@ -57,8 +57,8 @@ impl Way {
     }
 }
 
-/// A connection of the previous epoch. Also the connection of the other device in the same session, if the server
-/// opened the session between two devices.
+/// A connection of the previous epoch, with the way in which it continues. If the server opened the session between two
+/// of its devices, `counterpart` is the other device with its connection of the same session.
 struct Found {
     before: DelegatedConnection,
     way: Way,
@@ -131,8 +131,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(found)
     }
 
-    /// Finds the connection of the other device in the same session, if both devices belong to this server. The
-    /// connections in `used` were already found for other sessions, so they are skipped.
+    /// Finds the other connection of a session between two devices of this server. `of` is the connection of `device`
+    /// in this session. Returns the other device, and its connection in the session. Skips the connections in `used`,
+    /// which were already found for other sessions.
     async fn counterpart(
         &self,
         device: &Device,
@@ -162,7 +163,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         rights::stands(&*self.rights, &connection.peer, &party, &state.known.config, connection.scope)
     }
 
-    /// Makes a new session for the two devices of an earlier session. Returns the connection of the first device.
+    /// Makes a new session for the two devices of an earlier session: `device`, which had the connection `before`, and
+    /// `peer`, which had the connection `at_peer`. Returns the new connection of `device`.
     fn give_again_to_both(
         &self,
         (device, before): (&Arc<Device>, &DelegatedConnection),

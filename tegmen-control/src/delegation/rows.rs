@@ -30,8 +30,9 @@ pub(super) const REFUSED: &str = "delegation/refused/";
 /// The check value of an epoch. It names the epoch in the keys of rows.
 pub(super) type Tag = [u8; CHECK_LEN];
 
-/// Returns three texts with which keys of rows of one device begin, for all its epochs: of the rows of connections, of
-/// the rows of revoked connections, and of the rows with numbers of connections.
+/// Returns the prefixes of the keys of a device's rows, for all its epochs. The first prefix is for the rows of
+/// connections, the second one for the rows of revoked connections, and the third one for the rows with numbers of
+/// connections.
 pub(super) fn of_epochs(name: &str) -> [String; 3] {
     [CONNECTIONS, REFUSED, NUMBERS].map(|kind| format!("{kind}{name}/"))
 }

@@ -186,8 +186,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Reads a row with numbers of connections. If a restore has increased the numbers, marks the epoch as restored:
-    /// revocations after the backup are lost, so no connection of this epoch continues in the next one.
+    /// Reads a row with numbers of connections. If a restore has increased the numbers, marks the epoch as restored.
+    /// The revocations after the backup are then lost, so no connection of this epoch continues in the next one.
     fn load_numbers(&self, entry: &Entry) -> Result<(), String> {
         let parts = rows::parts(&entry.key, rows::NUMBERS);
         let (name, tag, _) = parts.filter(|(.., last)| Purpose::of(last).is_some()).ok_or("it names no numbers")?;
@@ -263,8 +263,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 }
 
-/// Records that the store has numbers of the epoch with this tag. `restored` is true if a restore has increased these
-/// numbers.
+/// Records that the store has a row with numbers of connections for the epoch with this tag. `restored` is true if a
+/// restore of a backup has increased these numbers.
 pub(super) fn note_numbers<C: Crypto>(state: &mut InMemory, tag: rows::Tag, restored: bool) {
     if Some(tag) == state.tag && restored {
         state.is_restored();

@@ -20,9 +20,11 @@ pub struct Registering {
     pub directory: Uri,
     /// The key or the certificates for a session with the directory.
     pub config: ClientConfig,
-    /// The name of the endpoint; `None` if the directory uses the identity of the session as its name.
+    /// The name under which the endpoint is registered. With `None` the directory uses the identity that the endpoint
+    /// proves in the session.
     pub name: Option<String>,
-    /// The scheme and authority of the endpoint's server; `None` if the server has the address of the session.
+    /// The scheme and authority of the endpoint's server. With `None` the directory uses the address from which the
+    /// endpoint sends the registration.
     pub base: Option<String>,
     /// Seconds for which a registration is valid. The registration is renewed after half of this time.
     pub lifetime: u32,
@@ -79,7 +81,8 @@ impl Registering {
         }
     }
 
-    /// Registers the links, or renews the registration if the links are the same.
+    /// Registers the links to the paths in `listed`. If `registered` contains the same links, only renews their
+    /// registration.
     async fn once(
         &self,
         registered: &mut Option<(String, Vec<String>)>,

@@ -195,8 +195,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// [`GroupError::NameTaken`]; [`GroupError::Name`] if the name of the group or of a member is not valid, or if two
     /// members have the same name; [`GroupError::Config`], [`GroupError::OtherFamily`], [`GroupError::AddressTaken`],
     /// [`GroupError::NoSenderId`]; [`Refused::Full`] if there are more members than leaves; [`GroupError::Changed`] if
-    /// other controllers interfere in each attempt. After these errors the group does not exist. After
-    /// [`GroupError::Store`] the group may exist.
+    /// another controller changed rows of the new group during each attempt. After these errors the group does not
+    /// exist. After [`GroupError::Store`] the group may exist.
     pub async fn create(&self, name: &str, config: GroupConfig, members: &[NewMember]) -> Result<(), GroupError> {
         check_name(name)?;
         config.check()?;
@@ -610,8 +610,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         })
     }
 
-    /// Returns the public keys of those other members that `filter` selects. `member` is a member of a group with
-    /// signatures.
+    /// Returns the public keys of members for the member `member`, in a group with signatures. The result contains the
+    /// members that `filter` selects, without `member` itself.
     ///
     /// # Errors
     /// [`GroupError`]; [`GroupError::NoMember`] if the group has no such member.
@@ -641,9 +641,10 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(self.loaded(&mut place, group).await?.config.signature)
     }
 
-    /// Returns the file of a member that was admitted in the epoch `since`, with its [parameters](Self::admitted). `at`
-    /// is the URI of the server of the controller, such as `coaps://HOST`. The member asks this server for an epoch
-    /// that it missed.
+    /// Returns the content of the file with which an operator provisions a member. The file contains the
+    /// [parameters](Self::admitted) of the member, which was admitted in the epoch `since`. `at` is the URI of the
+    /// server of the controller, such as `coaps://HOST`. A member that missed an epoch asks this server for its
+    /// parameters. With `None` the file names no server.
     ///
     /// # Errors
     /// The errors of [`Self::admitted`].
@@ -748,7 +749,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     }
 
     /// Returns the group for which a change is planned. The first attempt uses the group from memory and does not read
-    /// the store: if another controller has changed the group, the transaction of the attempt fails. Later attempts
+    /// the store. If another controller has changed the group, the transaction of this attempt fails. Later attempts
     /// read the changes from the store.
     async fn to_plan<'p>(
         &self,

@@ -109,7 +109,8 @@ impl Members {
         self.known.get(self.leaves.get(&leaf)?)?.address
     }
 
-    /// Returns the lowest of the first `most` SenderIDs that is neither in use nor in `given`.
+    /// Returns the lowest free SenderID, from 0 to `most` - 1. A SenderID is free if it is neither in use nor in
+    /// `given`.
     pub(super) fn free_sender_id(&self, most: u16, given: &[u8]) -> Result<u8, GroupError> {
         let all = 0..=u8::try_from(most.saturating_sub(1)).unwrap_or(u8::MAX);
         all.into_iter()

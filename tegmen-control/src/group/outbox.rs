@@ -105,7 +105,8 @@ struct Pass {
     /// The number of bytes that the messages take in memory.
     size: usize,
     at: Position,
-    /// True if the system refused to send a message to the address of the group in this round.
+    /// True if the system refused to send a message to the address of the group in the present round. A round sends all
+    /// messages of the change once.
     has_failed: bool,
     /// Tasks that wait until all messages were sent once.
     waiting: Vec<oneshot::Sender<()>>,

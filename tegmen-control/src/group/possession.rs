@@ -12,8 +12,8 @@ use tegmen_host::x509::{KeyKind, PublicKey};
 /// The minimum time for which a nonce is valid. The maximum is twice this time.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The nonces that the server gives to devices. The server stores no nonce: it derives each from a secret, the device,
-/// the group and the time.
+/// The nonces that the server gives to devices. The server stores no nonce: it derives each nonce from a secret, the
+/// name of the device, the name of the group and the time.
 pub(super) struct Challenges {
     secret: Secret<DIGEST_LEN>,
     start: Instant,

@@ -73,13 +73,13 @@ pub(super) fn name(name: &str) -> String {
     format!("{NAMES}{name}")
 }
 
-/// Returns the key of the mark of a group that is deleted or not created yet.
+/// Returns the key of the mark of a group. The mark is a row that exists if the group is deleted or not created yet.
 pub(super) fn deleted(identity: &GroupIdentity) -> String {
     format!("{DELETED}{}", to_hex(identity))
 }
 
 /// Returns the text with which the keys of all rows of a group begin. `key` is the key of the group's mark: see
-/// [`deleted`].
+/// [`deleted`]. Returns `None` if `key` is not the key of a mark.
 pub(super) fn prefix_of_deleted(key: &[u8]) -> Option<String> {
     let identity = std::str::from_utf8(key).ok()?.strip_prefix(DELETED)?;
     Some(format!("group/{identity}/"))

@@ -142,8 +142,9 @@ impl Sockets<'_> {
 
 /// The outgoing interface and the destination of a message.
 struct Route {
-    /// A multicast group on the outgoing interface, with the IP version of the destination. Its socket sends the
-    /// message, even if the destination is a single member.
+    /// A multicast group on the outgoing interface, with the IP version of the destination. The socket of this group
+    /// sends the message, because this socket uses the outgoing interface. This also applies if the destination is a
+    /// single member.
     by: Group,
     to: SocketAddr,
 }

@@ -62,7 +62,8 @@ pub(super) struct Path {
 pub(super) type Nodes = Vec<(u32, Option<Secret<KEY_LEN>>)>;
 
 impl Change {
-    /// Returns the leaf of the member that joins or is evicted.
+    /// Returns the leaf of the first member that joins in this change, or of the member that is evicted. Returns `None`
+    /// if the change only begins an epoch.
     pub fn leaf(&self) -> Option<u32> {
         self.leaves().next()
     }

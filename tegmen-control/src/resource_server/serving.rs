@@ -17,7 +17,7 @@ enum Verdict {
     Token,
     /// A token of the sender gives the right.
     Allowed,
-    /// The sender has no token, so the rights of the CoAP server decide.
+    /// The sender has no token, so the policy for all other peers decides.
     Others,
     /// The token of the sender has expired, or the request has no protection and must have a token. The response is
     /// 4.01, with hints if the request has no protection.

@@ -1,4 +1,4 @@
-//! Devices and services: the parties that a server knows, each with the credential by which it knows the party.
+//! Devices and services: the parties that a server knows. The server recognizes each party by its credential.
 
 use crate::access::ace::Profile;
 use crate::access::ace::cwt::LONG_KEY_LEN;
@@ -110,7 +110,8 @@ impl NewDevice {
         Ok(Self { device: Device { party, credential, disabled: false, address: None }, secret: None })
     }
 
-    /// Makes a device with a secret: a shared key or a protokey of 16 to 64 bytes, or a key for tokens of 32 bytes.
+    /// Makes a device with a secret: a shared key or a protokey of 16 to 64 bytes, or a key of 32 bytes that seals
+    /// tokens.
     ///
     /// # Errors
     /// A text with the correction: the credential contains no secret, the secret has another length, or the name of a

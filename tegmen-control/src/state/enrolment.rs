@@ -26,7 +26,7 @@ pub struct Enrolment {
 }
 
 impl Enrolment {
-    /// Checks the name, the tags and the kind.
+    /// Makes an enrolment, after a check of the name, the tags and the kind. `expires` is in seconds since 1970.
     ///
     /// # Errors
     /// A text with the correction.
@@ -100,7 +100,7 @@ impl NotEnrolled {
     }
 }
 
-/// An enrolment with the content of its row.
+/// A device that may enrol, with the content of its row in the store.
 pub(super) struct Pending {
     pub(super) enrolment: Enrolment,
     /// The SHA-256 of the proof, which the device derives from its one-time key and sends in its request.

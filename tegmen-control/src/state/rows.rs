@@ -101,7 +101,7 @@ pub(super) fn enrolment(name: &str) -> String {
     format!("{ENROLMENTS}{name}")
 }
 
-/// The head of the policy in force. The parts of its text are in other rows.
+/// The content of the main row of the policy in force. Other rows contain the parts of the policy's text.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicyHead {
@@ -206,7 +206,8 @@ pub(super) fn json(record: &impl Serialize) -> Value {
     Value::Plain(serde_json::to_vec(record).unwrap_or_default())
 }
 
-/// Returns the content of a row that is stored without encryption.
+/// Returns the content of a row that is stored without encryption. For a row of another kind, returns the fault as
+/// text.
 pub(super) fn plain(value: &Value) -> Result<&[u8], String> {
     value.plain().ok_or_else(|| "it is not stored in clear".to_owned())
 }

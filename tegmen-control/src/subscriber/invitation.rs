@@ -151,8 +151,9 @@ impl Introspector {
 
     /// Handles the handshake of a publisher for the session `identity`. If the publisher was asked to open this
     /// session, answers `ticket` with the key of the session, or without a key if the key was revoked or has expired.
-    /// If requests about this publisher wait for the access control server, stores `ticket` until they are answered.
-    /// Otherwise returns `ticket`, so that the caller handles the handshake.
+    /// If a request about this publisher waits for the answer of the access control server, stores `ticket` until the
+    /// answer arrives. At most [`WAITING`] handshakes of a publisher are stored. In all other cases returns `ticket`,
+    /// so that the caller handles the handshake.
     pub(super) fn of_invited(&self, identity: &str, ticket: KeyTicket) -> Option<KeyTicket> {
         let publisher = SessionIdentity::parse(identity.as_bytes()).map(|identity| identity.publisher().to_owned())?;
         let mut invited = self.invited();
@@ -178,8 +179,8 @@ impl Introspector {
         }
     }
 
-    /// Returns true if `revoked` contains the token of the session `identity`. A session without a token is in
-    /// `revoked` by the hash of its identity.
+    /// Returns true if `revoked` contains the token of the session `identity`. If the session has no token, `revoked`
+    /// contains the hash of the session identity instead.
     pub(super) fn is_revoked(&self, identity: &str, revoked: &BTreeSet<TokenHash>) -> bool {
         match self.invited().keys.get(identity) {
             Some(invitation) => revoked.contains(&invitation.hash),

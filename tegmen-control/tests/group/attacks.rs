@@ -46,8 +46,8 @@ fn trusting(world: &World, leaf: u32) -> Trusting {
     Trusting::new(&world.tree.admit::<HostCrypto>(leaf).unwrap().admission())
 }
 
-/// Forges the message that begins an epoch, with the keys of the member at this leaf. `secret` is a secret that the
-/// forger chose.
+/// Forges the message that begins the epoch `epoch`, with the keys of the member at this leaf. `secret` is the secret
+/// of the new epoch, which the forger chose.
 fn forged_epoch(world: &mut World, leaf: u32, (epoch, secret): (u16, [u8; 32])) -> Vec<u8> {
     let admitted = world.tree.admit::<HostCrypto>(leaf).unwrap();
     let Admission { group, chain, path, .. } = admitted.admission();
@@ -255,8 +255,9 @@ fn an_epoch_rolled_back_by_an_old_admission_is_refused() {
     assert_eq!(keys.master_secret::<HostCrypto>().expose(), expected.expose());
 }
 
-/// An attacker with the credentials of a member joins, so the controller gives both the keys of this new admission. If
-/// the member accepted these keys, both would number their records from 0 under the same key.
+/// An attacker joins with the credentials of a member. The controller then gives the keys of this new admission to the
+/// attacker, and also to the member. If the member accepted these keys, the member and the attacker would number their
+/// records from 0 under the same key.
 #[test]
 fn keys_of_an_admission_by_an_attacker_are_refused() {
     let mut world = World::new(14, 16, 20);

@@ -123,7 +123,7 @@ impl Device {
     }
 }
 
-/// Counters of events in a scene.
+/// Counters of the events that have happened since a [`Scene`] was made.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Counts {
     pub(crate) requests: usize,
@@ -397,7 +397,9 @@ impl Scene {
         device.member.extend(&kept);
     }
 
-    /// Seals a content in a record, and sends it.
+    /// Seals a content in a record of the device `who`, and puts the record on the network. Without `to` the record is
+    /// a request to the group. Otherwise it is a response, and `to` is the SenderID and the index of the device that
+    /// sent the request. Returns the TSN of a request, and 0 for a response.
     fn send(&mut self, who: usize, content: Vec<u8>, to: Option<(SenderId, usize)>) -> Result<u64, Violation> {
         self.lease(who);
         let device = &mut self.devices[who];
@@ -432,7 +434,8 @@ impl Scene {
         Ok(true)
     }
 
-    /// Sends the response of the device `who` to the request `asked`. The response contains the challenge of `who`.
+    /// Sends a response of the device `who` to the request with the number `asked`. The device `to`, which has the
+    /// SenderID `sender`, sent this request. The response contains the challenge of `who`.
     fn answer(&mut self, who: usize, (sender, to): (SenderId, usize), asked: u32) -> Acted {
         let number = self.number(who);
         let challenge = self.devices[who].member.challenge();
@@ -547,7 +550,8 @@ impl Scene {
         Ok(true)
     }
 
-    /// Opens a request, or a response from a device.
+    /// Opens a record at the device `who`. Without `from` the record is a request; otherwise it is a response of the
+    /// device `from`. Returns the SenderID of a request, and the content; `None` if the device refuses the record.
     #[expect(clippy::type_complexity, reason = "it is used once")]
     fn hear(
         &mut self,
@@ -591,7 +595,8 @@ impl Scene {
         Ok(record)
     }
 
-    /// Changes bits of a message, and delivers it to all devices. No device may accept it.
+    /// Changes bits of a copy of a message, and delivers the copy to all devices, which must not accept it. Does
+    /// nothing if the copy equals a message that was sent.
     pub(crate) fn spoil(&mut self, at: usize, bits: &[usize]) -> Result<(), Violation> {
         let mut message = self.sent[at].clone();
         for bit in bits {

@@ -61,7 +61,7 @@ impl Devices {
         Controller::with(store, Some(signer), Recording::new(&self.seals, HostCrypto::from_os().unwrap()))
     }
 
-    /// Gives a device its parameters. It is a member from then on.
+    /// Gives a device its parameters. From then on the device is a member.
     pub(crate) fn admit<S: Store>(&mut self, controller: &Controller<S, Recording>, name: &str) {
         let parameters = wait(controller.parameters(LAMPS, name)).unwrap();
         let keys = Keys::new(&parameters.admission()).unwrap();
@@ -70,7 +70,7 @@ impl Devices {
         self.members.insert(name.to_owned(), (keys, checks));
     }
 
-    /// Moves a device to the evicted members. It keeps the keys that it has.
+    /// Moves a device to the evicted members. The device keeps the keys that it has.
     pub(crate) fn evict(&mut self, name: &str) {
         self.evicted.extend(self.members.remove(name).map(|(keys, _)| keys));
     }

@@ -43,7 +43,7 @@ impl<'k> From<&'k Secret<LONG_KEY_LEN>> for TokenKey<'k> {
     }
 }
 
-/// AES-CCM-16-128-256. No record, and no message of OSCORE, uses this algorithm.
+/// AES-CCM-16-128-256. This implementation uses the algorithm only for tokens, and not for DTLS or OSCORE.
 type LongCcm = Ccm<Aes256, U16, U13>;
 
 impl TokenKey<'_> {

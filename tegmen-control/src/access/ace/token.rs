@@ -98,8 +98,8 @@ pub struct TokenRequest {
     pub client_id: Option<String>,
     /// The grant type.
     pub grant_type: Option<GrantType>,
-    /// True if the client asks for the profile of the resource server. The message then has the parameter with the
-    /// value null.
+    /// True if the client asks for the profile of the resource server. The message then contains the parameter
+    /// `ace_profile` with the value null.
     pub ace_profile: bool,
     /// The nonce from the creation hints of the resource server. With it, the resource server can verify that a token
     /// is fresh.

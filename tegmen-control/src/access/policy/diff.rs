@@ -89,7 +89,7 @@ impl Policy {
     }
 }
 
-/// The names and paths that occur in two policies, and the policies.
+/// Two policies, and the names and paths that occur in them.
 struct Comparison<'p> {
     older: &'p Policy,
     newer: &'p Policy,

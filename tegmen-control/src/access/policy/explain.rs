@@ -47,12 +47,12 @@ pub struct Explanation {
     pub decision: Decision,
     /// The decision in words, with the rule that decided.
     pub message: String,
-    /// Further rules that cover the request, in the order of the file. One of them would decide if the deciding rule
-    /// did not exist.
+    /// Further rules that cover the request, in the order of the file. If the deciding rule did not exist, one of these
+    /// rules would decide.
     pub also: Vec<RuleId>,
-    /// Rules that would allow the request if it was denied, or deny it if it was allowed, but do not cover one part of
-    /// it: the subject, the publisher, or the method and path. Contains only the first such rules, in the order of the
-    /// file.
+    /// Rules with the opposite effect that cover all parts of the request except one. The parts are the subject, the
+    /// publisher, and the method with the path. For a denied request these are rules that allow, and for an allowed
+    /// request rules that deny. Contains only the first [`MAX_NEAR`] such rules, in the order of the file.
     pub near: Vec<NearRule>,
 }
 

@@ -23,7 +23,8 @@ impl Effect {
     }
 }
 
-/// One element of the list `allow` or `deny`: the methods, and a path or the beginning of paths.
+/// One element of the list `allow` or `deny`: the methods, and a path. A path that ends with `*` means all paths that
+/// begin with the text before the `*`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Resource {
     pub(super) methods: u8,

@@ -25,7 +25,8 @@ impl World {
         self.outbox.put(group, &rekeying(epoch, messages), self.now);
     }
 
-    /// Sends all messages that are due. Returns the group, the epoch and the number of each message.
+    /// Takes all messages that are due from the outbox. With `is_sent` true reports them as sent, otherwise as refused
+    /// by the system. Returns the group, the epoch and the number of each message.
     fn send(&self, is_sent: bool) -> Vec<(String, u8, u8)> {
         let mut sent = Vec::new();
         while let Next::Message(due) = self.outbox.next(self.now) {
@@ -35,7 +36,7 @@ impl World {
         sent
     }
 
-    /// Returns the seconds until the next work.
+    /// Returns the seconds until the next work; `None` if the outbox is empty.
     fn next(&self) -> Option<u64> {
         match self.outbox.next(self.now) {
             Next::Nothing(until) => until.map(|until| (until - self.now).as_secs()),

@@ -10,7 +10,7 @@ use dcaf::{
 };
 use proptest::prelude::*;
 
-/// Reads bytes that Tegmen wrote as a message of the crate `dcaf`.
+/// Parses bytes that Tegmen wrote, and returns them as a message of the crate `dcaf`.
 fn read<T: ToCborMap>(bytes: &[u8]) -> T {
     T::deserialize_from(bytes).unwrap_or_else(|error| panic!("dcaf refuses {bytes:02x?}: {error:?}"))
 }

@@ -12,7 +12,7 @@ fn material() -> InputMaterial {
     InputMaterial::new(vec![1], &bytes(SECRET))
 }
 
-/// The claims set of figure 6.
+/// The claims set of figure 6 of RFC 9203.
 #[test]
 fn a_claims_set_has_input_material() {
     let message = bytes(
@@ -32,7 +32,7 @@ fn a_claims_set_has_input_material() {
     assert_eq!(Claims::parse(&claims.encode()), Ok(claims));
 }
 
-/// The response in figure 4, which the RFC prints in diagnostic notation. The token is shortened.
+/// The response in figure 4 of RFC 9203, which prints it in diagnostic notation. The token in the figure is shortened.
 #[test]
 fn a_response_of_the_access_server_has_input_material() {
     let message = bytes(
@@ -49,7 +49,7 @@ fn a_response_of_the_access_server_has_input_material() {
     assert_eq!(*response.encode(), message);
 }
 
-/// The request and the response of figures 11 and 12.
+/// The request of figure 11 and the response of figure 12 of RFC 9203.
 #[test]
 fn the_exchange_at_authz_info() {
     let request = bytes("A3 01 49 8343A1010AA2044C53 1828 48 018A278F7FAAB55A 182B 42 1645");
@@ -63,7 +63,7 @@ fn the_exchange_at_authz_info() {
     assert_eq!(offer.encode_response(), response);
 }
 
-/// The example of section 4.3.
+/// The example of RFC 9203, section 4.3.
 #[test]
 fn the_master_salt_has_the_salt_and_both_nonces() {
     let material = InputMaterial { salt: bytes(SECRET), ..material() };
