@@ -65,7 +65,8 @@ impl KeyStore for Introspector {
 }
 
 impl Introspector {
-    /// Returns the key of a session as the key store gives it to the server, together with the rules for the publisher.
+    /// Returns the key of a session together with the rules for the publisher. The key store gives both to the
+    /// subscriber's server.
     fn stored(&self, key: Zeroizing<Vec<u8>>) -> StoredKey {
         StoredKey { name: None, key, previous: None, allow: Some(self.allow.to_vec()) }
     }

@@ -34,7 +34,8 @@ pub const HINT_PAPER: &str = "protokey-paper";
 /// The token hint of a request with the SHA-256 of a certificate.
 pub const HINT_THUMBPRINT: &str = "x5t";
 
-/// A publisher with a protokey.
+/// A publisher with a protokey: a secret that it shares with the access control server, and from which the keys of its
+/// sessions are derived.
 #[derive(Clone, Copy, Debug)]
 pub struct Publisher<'d> {
     /// The name and the tags of the publisher.

@@ -164,7 +164,8 @@ fn created(response: &TokenResponse) -> Reply {
     Reply::new(Code::CREATED, response.encode())
 }
 
-/// Makes the outcome of a refused request. All refusals that depend on devices have the same bytes in the response.
+/// Makes the outcome of a refused request. All refusals whose reason depends on devices have the same bytes in the
+/// response.
 fn refuse(reason: Reason, asked: String) -> Outcome {
     let reply = match reason {
         Reason::NotAuthenticated => Reply::error(Code::UNAUTHORIZED, ErrorCode::INVALID_CLIENT),

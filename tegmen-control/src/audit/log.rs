@@ -409,7 +409,7 @@ struct Writer {
     last: Digest,
     /// True if the file may contain a part of a failed write.
     has_rest: bool,
-    /// The number of lines that the last head signs.
+    /// The number of lines in the last head, which is a signed statement about the log.
     signed: u64,
     /// The time of the last attempt to sign a head; before the first attempt, the time at which the log was opened.
     signed_at: Instant,
@@ -490,7 +490,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the time until the next head is due. If the last head signs all lines, returns the whole interval.
+    /// Returns the time until the server must sign the next head: the number of lines and the hash of the last line. If
+    /// the last head covers all lines, returns the whole interval between two heads.
     fn until_head(&self) -> Duration {
         let is_new = self.lines > self.signed;
         if is_new { self.head_every.saturating_sub(self.signed_at.elapsed()) } else { self.head_every }

@@ -36,8 +36,8 @@ const SESSIONS: usize = 64;
 const HANDLE: usize = 1024;
 /// Maximum number of characters of a DNS name.
 const LONGEST_NAME: usize = 253;
-/// The number by which the DTLS server names the device. The server has only this device, so every server_name of a
-/// client leads to it.
+/// The number by which the DTLS server names the device. The server has only this device, so each server_name in a
+/// ClientHello selects this device.
 const ITSELF: u32 = 1;
 /// The name of the device's server, as it appears in the log and in rules.
 const SERVER_NAME: &str = "delegation server";
@@ -71,7 +71,7 @@ pub(super) struct Inner {
     /// The principal of the device's server.
     server: Principal,
     state: Mutex<State>,
-    /// Notified when [`DelegatedDevice::run`] has work, such as a session to close or to open.
+    /// The signal that [`DelegatedDevice::run`] has work, such as a session to close or to open.
     pub(super) work: Notify,
 }
 
@@ -108,8 +108,8 @@ impl State {
         Some((SessionState { principal: Principal(id), ..session }, format!("connection {connection}")))
     }
 
-    /// Writes the reason why a session is refused to the log, at most once a second, because a peer can cause any
-    /// number of refusals.
+    /// Logs the reason why the device refuses the session of a peer. Logs at most one reason a second, because a peer
+    /// can cause any number of refusals.
     fn report(&mut self, reason: Refused) {
         let now = clock::now();
         if now >= self.next_report {

@@ -120,7 +120,7 @@ pub(super) struct Device {
     pub(super) name: String,
     /// A lock that is held while a task changes the device's row in the store.
     pub(super) changing: tokio::sync::Mutex<()>,
-    /// Notified when there is work for the device.
+    /// The signal that there is more work for the device. An open session with the device waits for it.
     pub(super) wanted: Notify,
     state: Mutex<InMemory>,
 }

@@ -15,8 +15,9 @@ use tegmen_store::{Store, Transaction};
 /// The effects of a revocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Revoked {
-    /// The connections that are revoked: the named connection, the connection that it replaced, and the connections
-    /// that replaced it.
+    /// The connections that are revoked: the connection that the operator named, and its relatives. These are the
+    /// connection of the previous epoch that it replaced, and the connections of the present epoch that replace the
+    /// same connection.
     pub connections: Vec<ConnectionId>,
     /// True if the device gets the revocation only with the next epoch.
     pub by_reset: bool,
@@ -31,10 +32,11 @@ struct Family {
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Revokes a connection, together with the connection of the previous epoch that it replaced, and the connection of
-    /// the present epoch that replaced it. The revocation is durable when this function returns. From then on the
-    /// server opens no ticket of these connections. The device receives the revocation when the server next contacts
-    /// it. If the device's list of refused connections is full, the next epoch begins at that time.
+    /// Revokes a connection. If it replaced a connection of the previous epoch, the replaced connection is revoked too.
+    /// All connections of the present epoch that replace a revoked connection are also revoked. The revocation is
+    /// durable when this function returns. From then on the server opens no ticket of these connections. The device
+    /// receives the revocation when the server next contacts it. If the device's list of refused connections is full,
+    /// the next epoch begins at that time.
     ///
     /// A number that was [reserved and has no row](Self::unaccounted) can be revoked too. If this number is reserved
     /// for a peer that returns with a ticket, the server does not know which connection of the previous epoch was

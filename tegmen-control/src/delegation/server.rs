@@ -47,13 +47,14 @@ pub struct Delegations<S, C = HostCrypto> {
     pub(super) writing: tokio::sync::Mutex<()>,
     /// The numbers of the devices for which [`Self::settle`] has work.
     due: Mutex<BTreeSet<u32>>,
-    /// Notified when there is work for [`Self::settle`].
+    /// The signal that there is work for [`Self::settle`].
     pub(super) work: Notify,
-    /// Notified when there is work that must begin at once, without waiting for further work.
+    /// The signal that there is work for [`Self::settle`] that must begin at once, without waiting for further work.
     pub(super) urgent: Notify,
     pub(super) certificates: Option<Arc<dyn Certificates>>,
     agenda: Mutex<Agenda>,
-    /// Notified when the times of the next conversations change.
+    /// The signal that the time of the next conversation with a device has changed. The task that contacts devices
+    /// waits for it.
     pub(super) speak: Notify,
     counts: Mutex<DelegationCounts>,
     /// The revoked certificates. Each is named by its peer and its expiry time, in seconds since 1970.

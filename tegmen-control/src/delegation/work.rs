@@ -57,7 +57,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         }
     }
 
-    /// Does the work that is due now. [`Self::run`] calls this function repeatedly.
+    /// Does the work that is due now: writes the rows of new connections, reserves numbers for connections, and removes
+    /// rows of earlier epochs. [`Self::run`] calls this function repeatedly.
     ///
     /// # Errors
     /// The first failure of the store. The rest of the work stays due.
@@ -131,8 +132,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         }
     }
 
-    /// Finds the names of peers that returned with a ticket. Copies each name from the row of the peer's earlier
-    /// connection into the row of its new connection. One call changes only as many rows as fit into one transaction.
+    /// Completes the rows of connections whose peers returned with a ticket, before these rows are written. Copies the
+    /// name of each peer from the row of its earlier connection. One call completes only as many rows as fit into one
+    /// transaction.
     async fn name_returned(&self) -> Result<(), DelegationError> {
         let unnamed: Vec<_> = {
             let made = self.made();

@@ -39,7 +39,7 @@ const PLANS: usize = 8;
 const PAGE: usize = 1000;
 /// Maximum number of members whose rows one transaction writes when a group is created.
 const BATCH: usize = 100;
-/// When a group is created: maximum number of transactions that wait for the store at the same time. Each transaction
+/// Maximum number of transactions that wait for the store at the same time while a group is created. Each transaction
 /// writes [`BATCH`] members. The store makes several transactions durable at once.
 const AT_ONCE: usize = 64;
 /// Maximum time for which [`Controller::first_sent`] waits.
@@ -120,11 +120,12 @@ struct Group {
 /// The changes that one transaction makes in the rows of a group.
 #[derive(Default)]
 struct Step {
-    /// The change that begins a new epoch, if one begins.
+    /// The change of the key tree that begins a new epoch; `None` if no epoch begins.
     change: Option<Change>,
     /// The time at which the new epoch begins, in seconds since 1970.
     since: u64,
-    /// The members that change, each with its new record. `None` removes the member.
+    /// The names of the members that change, each with the new record of the member. `None` in place of a record
+    /// removes the member.
     members: Vec<(String, Option<Member>)>,
     replica: Option<(String, Option<u8>)>,
 }
@@ -141,7 +142,7 @@ pub struct Controller<S, C = HostCrypto> {
 /// The entry of a group in the memory of the controller.
 #[derive(Default)]
 struct Place {
-    /// The group, if it is loaded. The lock allows one change at a time.
+    /// The group; `None` if it is not loaded. The lock allows one change at a time.
     group: tokio::sync::Mutex<Option<Group>>,
     waiting: admissions::Waiting,
 }
@@ -411,7 +412,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Err(GroupError::Changed(group.to_owned()))
     }
 
-    /// Deletes all rows of groups that were deleted, and the rows of new groups whose head was never written.
+    /// Deletes all rows of groups that were deleted, and the rows of new groups whose creation was not completed.
     async fn clean_all(&self) -> Result<(), StoreError> {
         let deleted = self.store.scan(Scan::of(rows::DELETED, PAGE)).await?;
         for Entry { key, changed, .. } in deleted.entries {
@@ -469,7 +470,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(Epochs { current: begun.epoch, left, warning: few_epochs(group, left.into(), reserved) })
     }
 
-    /// Reads only the head of a group. The group in memory stays unchanged.
+    /// Reads only the head of a group, its main row, from the store. The group in memory stays unchanged.
     async fn head(&self, group: &str) -> Result<Head, GroupError> {
         let prefix = rows::prefix(&self.identity(group).await?);
         let row = Row::Head.key(&prefix);

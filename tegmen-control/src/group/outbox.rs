@@ -60,7 +60,7 @@ pub struct Outbox(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Notified when the next work of the queue may have changed.
+    /// The signal that the next work of the queue may have changed.
     changed: Notify,
     epochs: AtomicU64,
     messages: AtomicU64,
@@ -85,7 +85,7 @@ struct Waiting {
     /// True if the messages of the last change are not in memory, and must be made from the rows of the group in the
     /// store.
     from_rows: bool,
-    /// The changes whose messages are sent, the oldest first.
+    /// The changes whose messages still have to be sent, the oldest first.
     passes: VecDeque<Pass>,
     /// True if a change was dropped. The value is false again when all messages have been sent.
     left_out: bool,
@@ -108,7 +108,7 @@ struct Pass {
     /// True if the system refused to send a message to the address of the group in the present round. A round sends all
     /// messages of the change once.
     has_failed: bool,
-    /// Tasks that wait until all messages were sent once.
+    /// The tasks that are woken when all messages were sent once.
     waiting: Vec<oneshot::Sender<()>>,
 }
 
@@ -229,7 +229,8 @@ impl Outbox {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct LeftOut {
     changes: usize,
-    /// True if no other change was dropped since the last time at which all messages had been sent.
+    /// True if these are the first changes of the group that were dropped since all its messages were sent the last
+    /// time.
     is_first: bool,
 }
 
@@ -269,8 +270,8 @@ impl Queue {
         }
     }
 
-    /// Sets the time at which the group can send its next message. This replaces the time that was set before. Removes
-    /// the group from the queue if it has no messages.
+    /// Sets the time at which the next message of the group is due, in place of an earlier time. If the group has no
+    /// messages, removes the group from the queue.
     fn schedule(&mut self, group: &str, at: Instant) {
         let Some(waiting) = self.groups.get_mut(group) else { return };
         if let Some(turn) = waiting.turn.take() {

@@ -48,7 +48,7 @@ pub const JOIN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The rights of the peers of a controller.
 pub trait Authority: Send + Sync + 'static {
-    /// Returns the name of the peer that has proved this identity, if there is one.
+    /// Returns the name of the peer that has proved this identity; `None` if the identity belongs to no known peer.
     fn client(&self, identity: &Identity) -> Option<String>;
 
     /// Returns true if the peer with this identity may make this request. The path begins with a slash.

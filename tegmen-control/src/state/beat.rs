@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use tegmen_store::store::answer::Answer;
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
-/// The time between the beginnings of two beats.
+/// The time between the beginnings of two beats. A beat is one write of the server's row in the shared store.
 const EVERY: Duration = Duration::from_secs(1);
-/// The pause after a beat that failed.
+/// The pause after a beat that failed, because the store did not accept the write.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// The view whose lease a beat renews, and the function that receives the events.

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use tegmen_store::store::Scan;
 use tegmen_store::{Revision, Store, StoreError};
 
-/// Maximum number of changes in one request, rounded up to whole revisions.
+/// The number of changes after which the store ends an answer. An answer contains only complete revisions, so the last
+/// revision may add changes above this number.
 const MOST: usize = 256;
 
 impl<S: Store> State<S> {

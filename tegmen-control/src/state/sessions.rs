@@ -12,9 +12,11 @@ use std::time::Duration;
 use tegmen_store::store::{LeaseId, MAX_VALUE};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
-/// The time after which new rows of session identities get another lease.
+/// The age of a lease from which on the server uses it for no further rows. The store deletes the rows of a lease when
+/// the lease ends.
 const LEASE_AGE: Duration = Duration::from_secs(600);
-/// Maximum number of rows with the same lease. Further rows get another lease.
+/// The number of rows of one lease at which the server asks the store for the next lease. While the server waits for
+/// the next lease, at most the same number of further rows get the present lease.
 const LEASE_ROWS: u32 = 4096;
 
 /// The data that a server needs to write rows of session identities.
@@ -27,7 +29,7 @@ pub(super) struct SessionRows {
     next: AtomicU64,
 }
 
-/// The lease that new rows of session identities get now.
+/// The lease that new rows of session identities get now. The store deletes these rows when the lease ends.
 #[derive(Clone, Copy)]
 struct SessionLease {
     id: LeaseId,

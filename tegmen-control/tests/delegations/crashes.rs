@@ -12,7 +12,8 @@ use tegmen_trust::provider::HostCrypto;
 /// A device, and the data that the device, its peers and its operator keep when the server restarts.
 struct World {
     device: Option<Lamp>,
-    /// The epoch and the number of the connection of each ticket. No two tickets may have the same connection.
+    /// The connections of all tickets that the server gave, each as its epoch and its number. No two tickets may have
+    /// the same connection.
     given: BTreeSet<(u16, u32)>,
     /// The connections whose revocation the server acknowledged, each with its ticket.
     revoked: Vec<(ConnectionId, Vec<u8>)>,

@@ -146,7 +146,7 @@ impl LiveDevice {
         }
     }
 
-    /// Calls a function with the device between two datagrams, and returns the result of the function.
+    /// Calls `question` with the device, while the device processes no datagram. Returns the result of `question`.
     pub(crate) fn ask<T: Send + 'static>(&self, question: impl FnOnce(&mut Lamp) -> T + Send + 'static) -> T {
         let (sender, receiver) = channel();
         let question: Question = Box::new(move |lamp| sender.send(question(lamp)).unwrap());

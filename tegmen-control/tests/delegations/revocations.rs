@@ -1,5 +1,5 @@
-//! Tests of revocations. A revocation also covers the connection that the revoked one replaced, and the connections
-//! that replaced it.
+//! Tests of revocations. A revocation of a connection also covers the connection of the previous epoch that it
+//! replaced, and the connections of the present epoch that replaced it.
 
 use crate::recorder::Seals;
 use crate::world::{LAMP, Scene, Server, imprinted, next_epoch, open, renew, server, settle, ticket, wait};

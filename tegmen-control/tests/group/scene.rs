@@ -27,8 +27,8 @@ const GROUP_ID: u8 = 9;
 /// Length of a challenge in bytes. A listener puts its challenge into a response, and the sender repeats it in its next
 /// request to prove that this request is fresh.
 const CHALLENGE: usize = 8;
-/// The number that names the controller as the sender of a message. Rekey messages have it, including those that an
-/// attacker forged.
+/// The number that names the controller as the sender of a message. All rekey messages have this sender, including
+/// those that an attacker forged.
 const CONTROLLER: usize = 0xff;
 
 /// A fault that a careless implementation could have; [`Mutant::None`] is no fault. A test with a fault must end with a

@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 
 type Joined = [Result<Rekeying, GroupError>; 4];
 
-/// Creates a group with two members. One of them does not check signatures. `cut` is the transaction at which the
-/// database has a fault.
+/// Creates a group with two members. One of them does not check signatures. `cut` is the number of the transaction at
+/// which the database has a fault, and the kind of the fault; `None` for no fault.
 fn group(name: &str, cut: Option<(usize, Moment)>) -> (Scene, Devices, Controller<Counting, Recording>) {
     let (scene, mut devices) = (Scene::new(name), Devices::new());
     let controller = devices.controller(Counting::new(scene.database(), cut));

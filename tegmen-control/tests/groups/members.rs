@@ -229,8 +229,8 @@ async fn lamps_answer_a_switch_with_signatures() {
     lights(Network::over_v4("lights-ed25519", "239.255.77.6:20776", Some(SignatureScheme::ED25519)).await).await;
 }
 
-/// The signatures of a member with a private key that the controller does not know. The second field is the identity of
-/// the group.
+/// The signatures of a member that signs with a private key whose public key the controller does not have. The fields
+/// are the private key and the identity of the group.
 struct Forged<'k>(&'k SoftwareKey, [u8; 16]);
 
 impl Signatures for Forged<'_> {

@@ -311,7 +311,8 @@ async fn a_member_that_joins_again_and_again_waits_and_no_other_one_does() {
     assert_eq!(post(&porch, "/ace-group/lamps", &join(3, false)).await.code, Code::CREATED);
 }
 
-/// The rights of a device that is disabled after its first request was checked. The value is true until then.
+/// The rights of a device that is disabled directly after the first check of a request. The value is true until this
+/// check.
 struct DisabledMeanwhile(std::sync::atomic::AtomicBool);
 
 impl Authority for DisabledMeanwhile {

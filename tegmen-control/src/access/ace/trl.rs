@@ -88,7 +88,7 @@ pub enum Answer {
     Diff {
         /// The updates, the latest first.
         updates: Vec<Update>,
-        /// The index of the latest of these updates. A later query sends it as its cursor.
+        /// The index of the latest of these updates, which a later query sends as its cursor.
         cursor: Option<Cursor>,
         /// True if further updates follow this index. With [`Cursor::Null`], true means that updates are lost, so the
         /// requester needs the whole list.

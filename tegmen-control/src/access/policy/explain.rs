@@ -52,7 +52,7 @@ pub struct Explanation {
     pub also: Vec<RuleId>,
     /// Rules with the opposite effect that cover all parts of the request except one. The parts are the subject, the
     /// publisher, and the method with the path. For a denied request these are rules that allow, and for an allowed
-    /// request rules that deny. Contains only the first [`MAX_NEAR`] such rules, in the order of the file.
+    /// request rules that deny. At most 5 rules, the first ones in the file.
     pub near: Vec<NearRule>,
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Index {
     sets: Sets,
     subjects: Parties,
     publishers: Parties,
-    /// The search tree of paths for each bit of [`Methods`].
+    /// The search trees of paths: one tree for each bit of [`Methods`].
     paths: [Trie; 8],
     /// The position of each rule in the file. The index is the number of the rule.
     places: Vec<u32>,

@@ -12,8 +12,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Adds a name of the rule with this number. The name is this text; with `prefix` it is each text that begins with
-    /// this text.
+    /// Adds a name that the rule `number` contains. With `prefix` false, the rule names only `text`. With `prefix`
+    /// true, it names all texts that begin with `text`.
     pub(super) fn add(&mut self, text: &str, prefix: bool, number: u32) {
         let map = if prefix { &mut self.prefixes } else { &mut self.exact };
         match map.get_mut(text) {

@@ -1,4 +1,5 @@
-//! Session identities that were accepted. Each identity is accepted once.
+//! Session identities that were accepted. A session identity is the PSK identity of a session whose key is derived from
+//! a publisher's protokey. Each identity is accepted once.
 
 use super::SessionIdentity;
 use hashbrown::HashTable;

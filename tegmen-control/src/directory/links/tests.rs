@@ -56,7 +56,8 @@ fn a_link_that_does_not_stand_by_itself_is_refused() {
 }
 
 proptest! {
-    /// No text makes the parser panic. If the parser accepts a text, the written list is parsed to the same list.
+    /// No text makes the parser panic. If the parser accepts a text, the parsed list is written as text again, and the
+    /// parser reads the same list from this text.
     #[test]
     fn a_list_that_was_written_is_the_same_list(text in "[<>/;=,\"\\\\a-c :.é\u{1}]{0,40}") {
         if let Ok(links) = parse(text.as_bytes()) {

@@ -20,7 +20,7 @@ fn one_time_key(seed: u8) -> OneTimeKey {
     OneTimeKey::new("panel", Secret::new([seed; 32]))
 }
 
-/// Stores this one-time key for the device `panel`.
+/// Makes a one-time key for the device `panel` from `seed`, and stores it. Returns the key.
 fn expecting(state: &State<Database>, seed: u8) -> OneTimeKey {
     let key = one_time_key(seed);
     wait(state.expect(&expected(), &key)).expect("expected");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tegmen_store::store::answer::Answer;
 use tegmen_store::store::{Changes, Found, LeaseId, Page, Scan};
 
-/// A database that reports compacted history as soon as the flag is set.
+/// A database that reports compacted history as soon as the flag in the second field is set.
 #[derive(Clone)]
 struct Forgetful(Database, Arc<AtomicBool>);
 
