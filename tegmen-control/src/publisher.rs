@@ -131,8 +131,8 @@ struct Taken {
 }
 
 impl Tickets {
-    /// Creates the tokens of the publisher of this name. At most `most` tokens are in use at the same time, each for
-    /// one session.
+    /// Makes an empty table of tokens for the publisher of this name. At most `most` tokens are in use at the same
+    /// time, each for one session.
     ///
     /// # Errors
     /// The error of the system if it has no randomness.

@@ -24,7 +24,8 @@ use zeroize::Zeroizing;
 
 /// The path of enrolment, without the first slash.
 pub const ENROL: &str = "enrol";
-/// Maximum number of bytes of the name of a device that enrols. Its PSK identity has at most 128 bytes.
+/// Maximum number of bytes of the name of a device that enrols. The PSK identity for the enrolment consists of a prefix
+/// and this name, and has at most 128 bytes.
 pub const MAX_NAME: usize = 120;
 /// The Content-Format of the request: `application/cbor`.
 pub const CBOR: u16 = 60;

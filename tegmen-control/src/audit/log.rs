@@ -221,7 +221,7 @@ impl AuditLog {
         self.0.shared.longest.store(bytes, Ordering::Relaxed);
     }
 
-    /// Checks that the log accepts records that give rights now.
+    /// Checks that the log now accepts records of events that give rights.
     ///
     /// # Errors
     /// [`NotWritten`].
@@ -490,8 +490,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the time until the server must sign the next head: the number of lines and the hash of the last line. If
-    /// the last head covers all lines, returns the whole interval between two heads.
+    /// Returns the time until the server must sign the next head, a statement of the number of lines and the hash of
+    /// the last line. If the last head covers all lines, returns the whole interval between two heads.
     fn until_head(&self) -> Duration {
         let is_new = self.lines > self.signed;
         if is_new { self.head_every.saturating_sub(self.signed_at.elapsed()) } else { self.head_every }

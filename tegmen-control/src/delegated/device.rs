@@ -282,13 +282,13 @@ impl DelegatedDevice {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if the principal is the device's server.
+    /// Returns true if this is the principal of the device's server.
     pub(super) fn is_server_principal(&self, principal: Principal) -> bool {
         principal == self.0.server
     }
 
-    /// Returns the number of the connection of a principal; `None` if the principal is no delegated peer. The
-    /// connection may have ended already.
+    /// Returns the number by which the device names the connection of a principal; `None` if the principal is no
+    /// delegated peer. The connection may have ended already.
     pub(super) fn connection_of(&self, principal: Principal) -> Option<u32> {
         self.0.credentials.delegated(principal).and_then(|(device, id)| (device == ITSELF).then_some(id))
     }

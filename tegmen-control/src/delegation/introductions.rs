@@ -20,9 +20,9 @@ use tegmen_store::Store;
 /// A session between two devices of the server. Each of the two devices has a connection for this session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Introduced {
-    /// The connection that the opening device lists, with the other device as its peer.
+    /// The connection of the device that opens the session. The peer of this connection is the other device.
     pub opener: ConnectionId,
-    /// The connection that the other device lists, with the opening device as its peer.
+    /// The connection of the other device. The peer of this connection is the device that opens the session.
     pub other: ConnectionId,
 }
 

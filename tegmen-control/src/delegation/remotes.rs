@@ -19,9 +19,10 @@ use tegmen_store::Store;
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Opens a session with the server at `remote` in the name of a device, with the certificate of the device, and
-    /// queues the session for the device. The remote server must prove `server_name` with a certificate. The trust
-    /// anchors that [`Certificates`](super::Certificates) returns with the certificate of the device must verify it.
-    /// The device receives the session when its server next contacts it, and resumes the session at once.
+    /// queues the session for the device. The remote server must prove `server_name` with a certificate. This
+    /// certificate is verified with the trust anchors that [`Certificates`](super::Certificates) returns together with
+    /// the certificate of the device. The device receives the session when its server next contacts it, and resumes the
+    /// session at once.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`]; [`DelegationError::Remote`] if the remote server opens no session, or gives

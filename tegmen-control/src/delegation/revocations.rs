@@ -15,9 +15,8 @@ use tegmen_store::{Store, Transaction};
 /// The effects of a revocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Revoked {
-    /// The connections that are revoked: the connection that the operator named, and its relatives. These are the
-    /// connection of the previous epoch that it replaced, and the connections of the present epoch that replace the
-    /// same connection.
+    /// The connections that are revoked: the connection that the operator named, and the connection of the previous
+    /// epoch that it replaced. Also the connections of the present epoch that replace one of these two.
     pub connections: Vec<ConnectionId>,
     /// True if the device gets the revocation only with the next epoch.
     pub by_reset: bool,

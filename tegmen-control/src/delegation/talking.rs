@@ -13,8 +13,8 @@ use tegmen_store::Store;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Seconds without contact with a device after which the server contacts the device when a peer of the device
-/// authenticates itself. The peer may have returned because the device restarted and does not know the time.
+/// If the server had no contact with a device for this number of seconds, it contacts the device when a peer of the
+/// device authenticates itself. The peer may have returned because the device restarted and does not know the time.
 const UNHEARD: u64 = 60;
 
 impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {

@@ -12,8 +12,8 @@ use tegmen_store::{Revision, Store, StoreError};
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Evicts each member whose device is disabled or removed at the access control server. Begins with the members whose
-/// device left while the controller did not run. Also evicts a member whose name is no device of the server. Runs until
-/// the future is dropped.
+/// device was disabled or removed while the controller did not run. Also evicts a member whose name is no device of the
+/// server. Runs until the future is dropped.
 ///
 /// Events of the crate `tracing` report the evictions and the failed evictions.
 pub async fn evict_departed<S: Store, C: Crypto>(controller: &Controller<S, C>, service: &Service<S>) {

@@ -61,7 +61,7 @@ pub struct ByPolicy<S> {
     pub service: Arc<Service<S>>,
     /// The credentials of the CoAP server that has the controller's resources.
     pub credentials: Credentials,
-    /// The name of the controller in the policy, where the controller is a publisher.
+    /// The name and the tags of the controller in the policy, in which the controller is a publisher.
     pub controller: OwnedParty,
 }
 

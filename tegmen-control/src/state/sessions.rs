@@ -12,8 +12,8 @@ use std::time::Duration;
 use tegmen_store::store::{LeaseId, MAX_VALUE};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
-/// The age of a lease from which on the server uses it for no further rows. The store deletes the rows of a lease when
-/// the lease ends.
+/// When a lease has this age, the server asks the store for another lease for further rows. The store deletes the rows
+/// of a lease when the lease ends.
 const LEASE_AGE: Duration = Duration::from_secs(600);
 /// The number of rows of one lease at which the server asks the store for the next lease. While the server waits for
 /// the next lease, at most the same number of further rows get the present lease.

@@ -179,8 +179,8 @@ impl Introspector {
         }
     }
 
-    /// Returns true if `revoked` contains the token of the session `identity`. If the session has no token, `revoked`
-    /// contains the hash of the session identity instead.
+    /// Returns true if `revoked` contains the token of the session `identity`. For a session without a token, returns
+    /// true if `revoked` contains the hash of the session identity.
     pub(super) fn is_revoked(&self, identity: &str, revoked: &BTreeSet<TokenHash>) -> bool {
         match self.invited().keys.get(identity) {
             Some(invitation) => revoked.contains(&invitation.hash),

@@ -91,7 +91,7 @@ fn a_ticket_ends_with_the_certificate_of_its_peer() {
 }
 
 /// Lets a peer return with a ticket 100 seconds before the ticket expires. `returns` makes the new ticket of the peer.
-/// Returns the time at which the new ticket expires, in the clock of the device.
+/// Returns the time at which the new ticket expires according to the device, in seconds since 1970.
 fn end_after_return(name: &str, returns: impl Fn(&Server<Database>, &[u8]) -> Option<Vec<u8>>) -> u64 {
     let scene = Scene::new(name);
     let server = server(&scene, scene.database(), &Seals::default());

@@ -551,7 +551,9 @@ impl Scene {
     }
 
     /// Opens a record at the device `who`. Without `from` the record is a request; otherwise it is a response of the
-    /// device `from`. Returns the SenderID of a request, and the content; `None` if the device refuses the record.
+    /// device `from`. Returns `None` if the device refuses the record. Otherwise returns the SenderID of a request, and
+    /// the content. The content has an [`Unverified`] if the record may be a replay. In place of the content there is
+    /// an error if the device reports a clash.
     #[expect(clippy::type_complexity, reason = "it is used once")]
     fn hear(
         &mut self,

@@ -78,7 +78,7 @@ struct Running<S = Database> {
 }
 
 impl Running {
-    /// Ends the task that sends messages at once, wherever it is in its work. Then closes the database.
+    /// Aborts the sending task in the middle of its work. Then closes the database.
     async fn kill(mut self) {
         self.sender.abort();
         assert!((&mut self.sender).await.unwrap_err().is_cancelled());

@@ -67,7 +67,7 @@ impl Claims {
         map.finish()
     }
 
-    /// Reads the claim with this label; returns false if the label is not that of a claim.
+    /// Reads the claim with this label; returns false if no claim has this label.
     pub(super) fn take(&mut self, label: i64, decoder: &mut Decoder<'_>) -> Result<bool, Malformed> {
         match label {
             ISS => self.issuer = Some(decoder.str()?.to_owned()),

@@ -43,7 +43,7 @@ impl<'k> From<&'k Secret<LONG_KEY_LEN>> for TokenKey<'k> {
     }
 }
 
-/// AES-CCM-16-128-256. This implementation uses the algorithm only for tokens, and not for DTLS or OSCORE.
+/// AES-CCM-16-128-256. Tegmen uses this algorithm only for tokens, and not for DTLS or OSCORE.
 type LongCcm = Ccm<Aes256, U16, U13>;
 
 impl TokenKey<'_> {
