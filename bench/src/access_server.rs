@@ -40,7 +40,8 @@ pub(crate) const THUMBPRINT: [u8; 32] = [9; 32];
 /// section 4.8.2), so all replies of a run must fit. The default of the server is enough for about two million
 /// introspections. A run makes more than two million introspections in this time.
 const MAX_EXCHANGE_BYTES: usize = 4 << 30;
-/// The last epoch that a group can reach. Joins begin new epochs; joins that wait for the same commit share an epoch.
+/// The last epoch that a group can reach. A join begins a new epoch. If several joins wait for the same commit of the
+/// database, they share one epoch.
 const EPOCHS: u16 = 2_000;
 
 /// Starts the server with this number of groups, which have no members yet.

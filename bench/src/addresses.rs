@@ -217,7 +217,7 @@ impl Server {
     }
 }
 
-/// The counts of one pass.
+/// The numbers of answered and of unanswered requests in one pass.
 #[derive(Default)]
 pub(crate) struct Ran {
     pub(crate) answered: u64,
@@ -239,7 +239,7 @@ impl Question {
         Self { code, path: PATH.into(), content_format: None, payload: payload.to_vec() }
     }
 
-    /// Makes the error message for an answer of the server `name` that was not the expected one.
+    /// Makes the error message for an unexpected answer of the server `name` to this request.
     fn refused(&self, name: &str, answer: &MessageRef<'_>) -> Failure {
         let (payload, code) = (answer.payload(), answer.code());
         let shown = formats::show(answer.uint(OptionNumber::CONTENT_FORMAT), payload);
@@ -260,7 +260,7 @@ impl Question {
     }
 }
 
-/// Many clients of one server. Each client sends from another address.
+/// Many clients of one server. Each client sends from its own address.
 pub(crate) struct Clients {
     crowd: Crowd,
     inbound: Letters,
@@ -268,7 +268,8 @@ pub(crate) struct Clients {
     each: Vec<Client>,
     stack: Option<Ours>,
     crypto: HostCrypto,
-    /// The index of the client that sends the next request, unless it still waits for an answer.
+    /// The index of the client whose turn is next. If this client still waits for an answer, the next client that does
+    /// not wait sends the request.
     next: usize,
     message_id: u16,
     /// Maximum number of requests that wait for an answer.
@@ -602,7 +603,8 @@ fn is_of_value(message: &MessageRef<'_>) -> bool {
     }
 }
 
-/// Copies the first bytes of `bytes`, at most the length of `room`. Returns the number of copied bytes.
+/// Copies `bytes` to the beginning of `room`. If `room` is too short, copies only the bytes that fit. Returns the
+/// number of copied bytes.
 fn put(room: &mut [u8], bytes: &[u8]) -> usize {
     let len = bytes.len().min(room.len());
     room[..len].copy_from_slice(&bytes[..len]);
@@ -680,8 +682,8 @@ fn failure(error: impl std::fmt::Display) -> Failure {
     Failure::new(error.to_string())
 }
 
-/// The path of the value that clients request. It is a value in the example server of libcoap that PUT can replace. The
-/// other servers serve a value at the same path. The value has 16 bytes.
+/// The path of the value that clients request. The example server of libcoap has a value at this path, which a client
+/// can replace with PUT. The other servers serve a value at the same path. The value has 16 bytes.
 pub(crate) const PATH: &str = "example_data";
 /// The pre-shared key. It is text, because libcoap accepts no binary key.
 pub(crate) const KEY_TEXT: &str = "0123456789abcdef";

@@ -188,7 +188,7 @@ impl Clients {
 }
 
 impl Client {
-    /// Chooses a new token for the next request, which is not a retransmission.
+    /// Chooses a new token for the next request. A retransmission keeps the token of its request.
     const fn next(&mut self) {
         self.token = self.token.wrapping_add(1);
     }

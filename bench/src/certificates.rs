@@ -132,8 +132,8 @@ pub(crate) struct Bare {
     group: NamedGroup,
     signer: SoftwareKey,
     digest: [u8; 32],
-    /// The public key, the digest and the signature for each verification of an end: first that of the peer's
-    /// signature, then those of the peer's certificates.
+    /// The inputs of each signature verification at one end: the public key, the digest and the signature. The first
+    /// entry is for the signature of the peer itself, and the others are for the certificates of the peer.
     links: Vec<(Vec<u8>, [u8; 32], Vec<u8>)>,
 }
 

@@ -1,6 +1,7 @@
-//! Measures delegated sessions at the delegation server. Full delegations are compared with their curve operations
-//! alone. Resumed sessions are compared with a server that delegates nothing. A third measurement resets all devices at
-//! once.
+//! Measures delegated sessions at the delegation server, in three measurements. In a full delegation a new peer
+//! authenticates itself at the server with a certificate, and receives a ticket. The rate of full delegations is
+//! compared with the rate of their curve operations alone. The rates of resumptions and of new tickets are compared
+//! with the rate of resumptions at a server that delegates nothing. The third measurement resets all devices at once.
 
 mod authority;
 mod counting;
@@ -45,11 +46,13 @@ const AT_ONCE: usize = 128;
 const PARTS: usize = 4;
 /// Minimum ratio of the rate of full delegations to the rate of their curve operations alone.
 const FULL_MIN: f64 = 0.8;
-/// Minimum ratio of the rate of resumptions, or of new tickets, to the rate of the server that delegates nothing.
+/// Minimum ratio of the rate of resumptions at a device, or of new tickets, to the rate of resumptions at the server
+/// that delegates nothing.
 const RESUMED_MIN: f64 = 0.5;
-/// The number of peers that resume their sessions, at each of the two servers.
+/// The number of peers that resume their sessions at the device. The same number of peers resume their sessions at the
+/// server that delegates nothing.
 const RETURNING: usize = 1_000;
-/// Maximum time without an event at any peer. After it, the measurement fails.
+/// Maximum time without an event at any peer. If no peer has an event for longer, the measurement fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Measures full delegations, resumptions, new tickets and resets. Also measures the memory that the server still uses
@@ -315,7 +318,7 @@ impl Scene {
         Ok(Storm { seconds, operations: peers.operations() - operations, cpu_each: cpu as f64 / 1e6 / DEVICES as f64 })
     }
 
-    /// Closes all sessions of the peers.
+    /// Closes all sessions of the peers, and waits until the server has completed its work for the devices.
     fn part(&mut self) -> Result<(), Failure> {
         (0..PEERS).for_each(|peer| self.peers.close(peer));
         self.peers.turn()?;

@@ -32,9 +32,9 @@ pub(crate) struct Fleet {
     environment: Environment<HostCrypto>,
     begin: Instant,
     server: Address,
-    /// The number of the first member among the addresses of the crowd. `of_prefix` is the number of members in each
-    /// network prefix.
+    /// The number of the first member among the addresses of the crowd.
     first: u32,
+    /// The number of members in each network prefix.
     of_prefix: u32,
     peers: Vec<Option<PeerId>>,
 }

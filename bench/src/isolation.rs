@@ -29,13 +29,15 @@ use tegmen_bench_line::Failure;
 const SESSIONS: u32 = 200;
 const REQUESTS_PER_SECOND: f64 = 2_000.0;
 const HELLOS_PER_SECOND: f64 = 5_000.0;
-/// The number of unauthenticated peers, and how many of them share a network prefix. There are enough prefixes that the
-/// server's limits of ClientHellos for each prefix do not apply.
+/// The number of unauthenticated peers, and then the number of these peers in each network prefix. So the peers have 40
+/// prefixes, and no prefix reaches the server's limit of ClientHellos for a prefix.
 const STRANGERS: (u32, u32) = (4_000, 100);
-/// Maximum number of signatures that the server may make in a second. It is an option of the server.
+/// Maximum number of signatures that the server may make in a second. The server gets this number as an option of its
+/// command line.
 const BUDGET: f64 = 300.0;
-/// The duration of a pass. `LAST` is the time for which the pass waits for the last answers.
+/// The time for which requests are sent in a pass.
 const PASS: Duration = Duration::from_secs(10);
+/// The time after [`PASS`] for which a pass waits for the last answers.
 const LAST: Duration = Duration::from_secs(1);
 
 /// Measures the requests with and without unauthenticated peers. If a software TPM is installed, measures both again

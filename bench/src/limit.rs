@@ -17,7 +17,7 @@ use tegmen_accel::{KeySchedule, bare_record, bare_record_expanding};
 use tegmen_bench_line::{Failure, Pair, Tally, Wire, cpu_time};
 use tegmen_host::slab::BATCH;
 
-/// Measures only these rows, and returns them as a report.
+/// Measures only the rows of this module, and returns them as a report.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut header = Header::new(options.passes);
     header.notes.push(NOTE.into());
@@ -71,7 +71,8 @@ enum Bare {
 /// Both ends of a number of sessions, and the keys for the measurement of the AES instructions alone.
 struct Crowd {
     stack: Ours,
-    /// The sessions at the client. The server finds a session by the address of the datagram.
+    /// The sessions at the client's end. The server's end needs no such list, because it finds a session by the address
+    /// of the datagram.
     peers: Vec<PeerId>,
     keys: Vec<[u8; 16]>,
     schedules: Vec<KeySchedule>,

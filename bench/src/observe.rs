@@ -1,4 +1,5 @@
-//! Observe (RFC 7641): one resource, ten thousand observers, and changes by PUT. Each observer is a separate peer.
+//! Measures Observe (RFC 7641). Ten thousand observers observe one resource, and a client changes the resource with
+//! PUT. Each observer is a separate peer.
 //!
 //! A round begins with one PUT. It ends when every observer has received the new value, and has acknowledged each
 //! confirmable notification. The observers send the acknowledgements in groups, after the last notification has

@@ -5,8 +5,8 @@
 //! results are the time until the last client has its answer, the number of clients without an answer, and the number
 //! of alerts that ended handshakes.
 //!
-//! In a second measurement the server is killed and started again. The result is the time after which its observers are
-//! notified.
+//! In a second measurement the server is killed and started again. The result is the time from the second start until
+//! the last observer of the server is notified.
 
 mod observers;
 
@@ -101,8 +101,9 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Kills each server while clients observe its value, and starts the server again. Measures Tegmen's server with and
-/// without `--state`. Returns the times with `--state`, and then the times without it.
+/// Measures how long observers wait for a notification after a restart: kills each server while clients observe its
+/// value, and starts it again. Measures Tegmen's server with `--state` and without it. Returns the times with
+/// `--state`, and then the times without it.
 fn restarts(
     options: &Options,
     directory: &Path,

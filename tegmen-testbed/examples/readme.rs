@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 const UNTESTED: usize = 5;
 /// Maximum time that one command may take.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// Time that a command in the background gets for its start. For a server it begins with the first socket of the
-/// server.
+/// Time that a command in the background gets for its start. If the command starts a server, the time begins when the
+/// server has opened its first UDP socket.
 const SETTLE: Duration = Duration::from_secs(2);
 const MARK: &str = "--readme-command-ended--";
 const README: &str = "README.md";
@@ -257,8 +257,8 @@ impl Shell {
         Ok(status)
     }
 
-    /// Waits until the background job that was started last has a UDP socket. A server needs time for this on a busy
-    /// machine.
+    /// Waits until the background job that was started last has a UDP socket. On a busy machine a server needs some
+    /// time to open its socket.
     fn await_server(&mut self, printed: &mut Vec<String>) -> Result<(), String> {
         self.run("echo $!", printed)?;
         let number = printed.iter().rfind(|line| !line.is_empty() && line.bytes().all(|sign| sign.is_ascii_digit()));
@@ -288,8 +288,8 @@ impl Shell {
     }
 }
 
-/// Returns true if one of the process's open files is a UDP socket. The tenth column of /proc/PID/net/udp has the
-/// number of a socket.
+/// Returns true if one of the process's open files is a UDP socket. /proc/PID/net/udp lists all UDP sockets, and its
+/// tenth column contains the inode number of each socket.
 fn has_udp_socket(process: &Path) -> bool {
     let table = |name| std::fs::read_to_string(process.join("net").join(name)).unwrap_or_default();
     let tables = table("udp") + &table("udp6");

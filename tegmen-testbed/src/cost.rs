@@ -68,14 +68,14 @@ pub struct Oscore {
 }
 
 impl Oscore {
-    /// Returns the instructions of an operation on a request with `len` encrypted bytes. `operation` is the cost that
-    /// the image measured. The result is in proportion to the number of AES blocks.
+    /// Returns the instructions of an operation on a request with `len` encrypted bytes. `operation` is the measured
+    /// cost for 21 encrypted bytes. The result is this cost, multiplied by the ratio of the numbers of AES blocks.
     pub const fn of_request(operation: u64, len: usize) -> u64 {
         operation * oscore_blocks(len) / oscore_blocks(21)
     }
 
-    /// Returns the instructions of an operation on a response with `len` encrypted bytes, in proportion to the number
-    /// of AES blocks. `operation` is the cost that the image measured.
+    /// Returns the instructions of an operation on a response with `len` encrypted bytes. `operation` is the measured
+    /// cost for 6 encrypted bytes. The result is this cost, multiplied by the ratio of the numbers of AES blocks.
     pub const fn of_response(operation: u64, len: usize) -> u64 {
         operation * oscore_blocks(len) / oscore_blocks(6)
     }
@@ -116,30 +116,32 @@ impl Costs {
         }
     }
 
-    /// Returns the cost of sealing a record whose content has `len` bytes, in proportion to the number of AES blocks.
+    /// Returns the cost of sealing a record whose content has `len` bytes. It is the cost for 64 bytes, multiplied by
+    /// the ratio of the numbers of AES blocks.
     pub const fn seal_of(&self, len: usize) -> u64 {
         self.seal * blocks(len) / blocks(64)
     }
 
-    /// Returns the cost of opening a record whose content has `len` bytes, in proportion to the number of AES blocks.
+    /// Returns the cost of opening a record whose content has `len` bytes. It is the cost for 64 bytes, multiplied by
+    /// the ratio of the numbers of AES blocks.
     pub const fn open_of(&self, len: usize) -> u64 {
         self.open * blocks(len) / blocks(64)
     }
 
-    /// Returns the cost of sealing or opening a payload of `len` bytes that has no record header, in proportion to the
-    /// number of AES blocks. No image counts this operation.
+    /// Returns the cost of sealing or opening a payload of `len` bytes that has no record header. No image counts this
+    /// operation, so the cost of sealing a record of 64 bytes is multiplied by the ratio of the numbers of AES blocks.
     pub const fn payload_of(&self, len: usize) -> u64 {
         self.seal * (blocks(len) - 1) / blocks(64)
     }
 
-    /// Returns the cost of sending a datagram of `len` bytes over 6LoWPAN. The cost is on the straight line through the
-    /// two measured costs.
+    /// Returns the cost of sending a datagram of `len` bytes over 6LoWPAN. It is interpolated linearly between the two
+    /// measured costs.
     pub fn send_of(&self, len: usize) -> u64 {
         on_line(self.send, len)
     }
 
-    /// Returns the cost of receiving a datagram of `len` bytes over 6LoWPAN. The cost is on the straight line through
-    /// the two measured costs.
+    /// Returns the cost of receiving a datagram of `len` bytes over 6LoWPAN. It is interpolated linearly between the
+    /// two measured costs.
     pub fn receive_of(&self, len: usize) -> u64 {
         on_line(self.receive, len)
     }
@@ -222,20 +224,21 @@ fn budget() -> toml::Table {
         .expect("the budget is part of the program, and a test reads it")
 }
 
-/// Returns the number of AES blocks that CCM encrypts for a record. Each block of content needs two. The header, the
-/// tag and the first block of CCM need three.
+/// Returns the number of AES block operations that CCM needs for a record. Each block of content needs two operations.
+/// The header, the tag and the first block of CCM need three operations together.
 const fn blocks(len: usize) -> u64 {
     3 + 2 * (len as u64).div_ceil(16)
 }
 
-/// Returns the number of AES blocks that CCM encrypts for an OSCORE message. Each block of content needs two. The
-/// additional data, the tag and the first block of CCM need four.
+/// Returns the number of AES block operations that CCM needs for an OSCORE message. Each block of content needs two
+/// operations. The additional data, the tag and the first block of CCM need four operations together.
 const fn oscore_blocks(len: usize) -> u64 {
     4 + 2 * (len as u64).div_ceil(16)
 }
 
-/// Number of runs of the compression function for the derivation of one individual key. The two pads of HMAC need two
-/// runs. Two HMACs follow, whose content has one and two blocks.
+/// Number of runs of the compression function for the derivation of one individual key. The two pads of the HMAC key
+/// need two runs. Two HMACs follow: the first needs two runs, because its content has one block, and the second needs
+/// three runs, because its content has two blocks.
 const DERIVE_COMPRESSIONS: u64 = 7;
 /// Number of runs of the compression function for a client's handshake with a pre-shared key. A test counts these runs
 /// and those of [`DERIVE_COMPRESSIONS`].

@@ -1,7 +1,7 @@
-//! A plan, which is read from one file. It describes a deployment (nodes, links, traffic, protocol stack and motes),
-//! and lists the settings that take several values, one after the other.
+//! Reads a plan from one file. A plan describes a deployment: nodes, links, traffic, protocol stack and motes. It can
+//! also list several values for a setting. Then there is one run with each of these values.
 //!
-//! The message of an error contains the line of the error and the allowed values.
+//! If the file is wrong, the error message contains the number of the wrong line, and the allowed values.
 
 use crate::mote::Protection;
 use crate::sim::NodeId;
@@ -121,8 +121,8 @@ pub struct Traffic {
     /// Length of the answer to a reading, in bytes.
     #[serde(default)]
     pub response: usize,
-    /// The share of its readings, from 0 to 1, after which a node loses its memory once. It applies to every node that
-    /// makes readings. With `None` no node loses its memory in this way.
+    /// The time when each node that makes readings loses its memory, once in the run: after the node has made this
+    /// share of its readings, from 0 to 1. With `None` no node loses its memory in this way.
     pub reboot_after: Option<f64>,
     /// Random losses of memory.
     pub reboots: Option<Reboots>,
@@ -194,7 +194,8 @@ pub struct Stack {
     pub ports: [u16; 2],
     /// The initial hop limit of packets.
     pub hop_limit: u8,
-    /// True if a node ignores the second copy of a frame that was sent again because its acknowledgement was lost.
+    /// True if a node ignores the second copy of a received frame. The sender sends such a copy if the acknowledgement
+    /// of the frame was lost.
     pub rejects_duplicates: bool,
     /// True if the radio of a node receives nothing during its medium access, from the first backoff to the
     /// transmission.

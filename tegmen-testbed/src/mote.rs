@@ -1,6 +1,6 @@
-//! The protocol stack of a simulated node, above the radio. It is the real CoAP node of the core library, and each call
-//! has a cost in instructions. A node uses the same cryptographic provider as the firmware images, so that the enabled
-//! features of other crates do not change its handshakes.
+//! The protocol stack of a simulated node, above the radio. It is the real CoAP node of the core library. The
+//! instructions that a mote needs for each call are counted. A node always uses the cryptographic provider of the
+//! firmware images. So the cargo features that other crates enable do not change the handshakes of the node.
 
 mod caching;
 pub(crate) mod credentials;
@@ -58,7 +58,7 @@ pub enum Wish {
     Answered {
         /// The time of the reading.
         made: Instant,
-        /// True if the reading had to wait for no other reading, and was sent only once.
+        /// True if the reading was sent at once, without waiting for an earlier reading, and was sent only once.
         at_once: bool,
     },
     /// The node gave up a reading, because it received no valid answer.
@@ -69,7 +69,8 @@ pub enum Wish {
     UsedPublicKey,
     /// The application served a request.
     Served,
-    /// The node answered a request with an OSCORE challenge, because it had lost its state of the sender.
+    /// The node answered a request with an OSCORE challenge, because it had lost its OSCORE state for the sender of the
+    /// request.
     Challenged,
     /// A member answered a request to its group.
     Heard {
@@ -163,10 +164,11 @@ pub struct Node<
     /// The pause after the next failed handshake. Each failure doubles the pause. With `None` the node does not try
     /// again.
     pause: Option<Duration>,
-    /// The time of the next attempt, and the address to which the node sends it; `None` if no attempt is planned.
+    /// The time of the next attempt to open a session, and the address of the other end; `None` if no attempt is
+    /// planned.
     returns: Option<(Instant, Address)>,
-    /// The address to which the node sends its next reading after it has sent a flight that is due; `None` if no flight
-    /// is due.
+    /// The receiver of the node's next reading, if a flight of the handshake must be sent before the reading; `None` if
+    /// no flight is due.
     asks_after_flight: Option<Address>,
     alarm: Option<Instant>,
     instructions: u64,
@@ -175,7 +177,8 @@ pub struct Node<
     number: usize,
 }
 
-/// A reading: the time when it was made, and true if it has neither waited for another reading nor been sent again.
+/// A reading. `made` is the time when it was made. `at_once` is true if it has neither waited for an earlier reading
+/// nor been sent again.
 #[derive(Clone, Copy)]
 struct Reading {
     made: Instant,
@@ -220,7 +223,8 @@ impl<const PEERS: usize> Node<PEERS> {
 impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: usize, const IDS: usize>
     Node<PEERS, R, OUTGOING, INCOMING, IDS>
 {
-    /// True for a node that receives readings. Such a node opens no handshake, and only answers handshakes of others.
+    /// True for a node that receives readings. Such a node begins no handshake, and only answers the handshakes of
+    /// other nodes.
     const TAKES: bool = PEERS > LEAF;
 
     /// Creates a node in the DTLS roles `R` that has received and sent nothing.
@@ -427,9 +431,10 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         }
     }
 
-    /// Calls [`Mote::poll`] immediately, unless the protection has public-key operations, which keep the processor busy
-    /// for seconds. With these operations the simulation calls [`Mote::poll`] when the processor has finished. So the
-    /// retransmission timer of a flight begins when the flight is sent.
+    /// Calls [`Mote::poll`] immediately if the protection has no public-key operations. Such an operation keeps the
+    /// processor busy for seconds. With a protection that has public-key operations, this function does not call
+    /// [`Mote::poll`]; the simulation calls it when the processor has finished. So the retransmission timer of a flight
+    /// begins when the flight is sent.
     fn poll_after_receipt(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         if self.setup.protection.has_public_keys() {
             self.alarm = self.node.endpoint.next_alarm();

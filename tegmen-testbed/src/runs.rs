@@ -56,7 +56,8 @@ pub struct Summary {
     pub bytes_per_reading: Mean,
     /// Frames on the air for each reading.
     pub frames_per_reading: Mean,
-    /// Energy of a mote for each of its readings, in microjoules. Its radio is on only during frames for this mote.
+    /// Energy of a mote for each of its readings, in microjoules, if its radio receives only during frames for this
+    /// mote.
     pub energy_uj: Mean,
     /// Energy of a mote for each of its readings, in microjoules, if its radio is always on.
     pub energy_always_on_uj: Mean,
@@ -70,7 +71,7 @@ pub struct Summary {
     /// The mean time in milliseconds until a mote with a changed address receives an answer again; 0 if no address
     /// changed. The time begins with the mote's next reading.
     pub recovery_ms: Mean,
-    /// Battery life in years of the mote that uses the most energy, if its radio is on only during frames for this
+    /// Battery life in years of the mote that uses the most energy, if its radio receives only during frames for this
     /// mote.
     pub battery_years: f64,
     /// Battery life in years of the mote that uses the most energy, if its radio is always on.
@@ -85,7 +86,8 @@ pub struct Summary {
     /// The distribution of the delays in all runs. Each pair has a delay in milliseconds, and the share of readings
     /// that were answered within this delay.
     pub delays: Vec<(f64, f64)>,
-    /// The virtual time of a run divided by the CPU time of its computation; `None` if all runs were stored ones.
+    /// The virtual time of a run divided by the CPU time of its computation; `None` if the results of all runs were
+    /// read from the store.
     #[serde(skip)]
     pub speed: Option<f64>,
 }
@@ -113,7 +115,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Returns the virtual time of the run divided by the CPU time of its computation; `None` if it is a stored result.
+    /// Returns the virtual time of the run divided by the CPU time of its computation; `None` if the result was read
+    /// from the store.
     pub const fn speed(&self) -> Option<f64> {
         self.speed
     }
@@ -145,7 +148,7 @@ struct Kept {
     /// For each mote that makes readings or answers requests to a group: the number of answers, and the median delay in
     /// microseconds.
     by_node: Vec<(u64, Micros)>,
-    /// The distribution of all delays, counted in steps.
+    /// The distribution of all delays: for each range of delays, the number of delays in it.
     delays: Distribution,
 }
 
@@ -257,12 +260,14 @@ fn write(file: &Path, result: &impl Serialize) {
     }
 }
 
-/// Computes the hash FNV-1a with 64 bits. It makes names of files, and protects nothing.
+/// Computes the hash FNV-1a with 64 bits. The hash is part of the names of stored files. It is not a cryptographic
+/// hash.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Returns a number that identifies this program: a hash of its file. Another program could compute other results.
+/// Returns a number that identifies this program: a hash of its file. A changed program can compute other results, so
+/// its number must be different.
 fn program() -> std::io::Result<u64> {
     Ok(fnv(&fs::read(std::env::current_exe()?)?))
 }

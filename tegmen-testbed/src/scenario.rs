@@ -1,5 +1,7 @@
 //! A scenario: a deployment that runs with one protection and one seed. Each node runs the real protocol stack of
-//! Tegmen. 6LoWPAN carries the packets of the nodes, and a simulated radio carries the frames.
+//! Tegmen. 6LoWPAN carries the packets of the nodes, and a simulated radio carries the frames. A reading is a measured
+//! value that a node sends to node 0 in a request, or that it requests over NDN. The response is the answer to the
+//! reading.
 
 mod group;
 mod named;
@@ -34,8 +36,9 @@ pub struct Outcome {
     pub answered: u64,
     /// Times from a reading to its answer in microseconds, sorted.
     pub delays: Vec<Micros>,
-    /// The delays of the readings that had to wait for no other reading of the same node and were sent only once, in
-    /// microseconds, in the order of the answers.
+    /// The delays in microseconds of the readings that were answered at the first try. Such a reading was sent at once,
+    /// without waiting for an earlier reading of the same node, and it was sent only once. The list is in the order of
+    /// the answers.
     pub first_try: Vec<Micros>,
     /// For each node, the delays of its answered readings in microseconds, sorted.
     pub by_node: Vec<Vec<Micros>>,
@@ -84,12 +87,12 @@ pub fn run(deployment: &Deployment, protection: Protection, seed: u64, capture: 
     (world.outcome(), frames)
 }
 
-/// A run of a deployment in which node 0 sends requests to a group.
+/// The result of a run in which node 0 sends requests to a group.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GroupRun {
     /// The result.
     pub outcome: Outcome,
-    /// The milestones of node 0.
+    /// The milestones that node 0 reached, in order.
     pub noted: Vec<Noted>,
     /// The frames that were on the air.
     pub frames: Vec<Captured>,
@@ -134,9 +137,9 @@ fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World
     })
 }
 
-/// A milestone of the node that sends requests to a group, with the activity of all nodes up to the milestone. The
-/// activity of the radios is read a millisecond after the milestone, so that it includes the acknowledgement of the
-/// last frame.
+/// A milestone of the node that sends requests to a group, with the activity of all nodes from the beginning of the run
+/// to the milestone. The activity of the radios is read a millisecond after the milestone, so that it includes the
+/// acknowledgement of the last frame.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Noted {
     /// The milestone.
@@ -163,8 +166,8 @@ pub fn run_exchange(deployment: &Deployment, exchange: &Exchange, seed: u64) -> 
     world.outcome()
 }
 
-/// Runs an exchange once with each node of a deployment that makes readings. Node 0 begins an exchange when the other
-/// node would make its reading. The run ends after the last exchange.
+/// Runs an exchange once with each node of a deployment that makes readings. The nodes send no readings. Instead, when
+/// the reading of a node is due, node 0 begins an exchange with this node. The run ends after the last exchange.
 ///
 /// # Panics
 /// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
@@ -178,9 +181,9 @@ pub fn run_exchanges(deployment: &Deployment, exchange: &Exchange, seed: u64) ->
     world.outcome()
 }
 
-/// Runs once a network in which nodes request named content objects. The nodes that make readings are the consumers,
-/// and each reading stands for a request. `part` returns the role of a node; its arguments are the number of the node
-/// and the addresses of all nodes.
+/// Runs once a network in which nodes request named content objects. The nodes that make readings in the deployment are
+/// the consumers: when a reading is due, the consumer sends a request. `part` returns the role of a node; its arguments
+/// are the number of the node and the addresses of all nodes.
 ///
 /// # Panics
 /// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
@@ -201,10 +204,11 @@ pub fn run_objects(
     world.outcome()
 }
 
-/// The result of a run in which a device ended all its sessions, and all peers return to it.
+/// The result of [`run_storm`]: a run in which a device has ended all its sessions, and all its peers return to the
+/// device.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Storm {
-    /// The general result. A peer has returned when its reading is answered.
+    /// The delays, bytes and energies of the run. A peer counts as returned when the device has answered its reading.
     pub outcome: Outcome,
     /// Number of frames that were on the air at the same time as another frame.
     pub collisions: u64,
@@ -340,8 +344,8 @@ impl Layout<'_> {
         ip
     }
 
-    /// Returns the routes of a node. The packets for a node below it go to the child on the path to that node. All
-    /// other packets go to the parent.
+    /// Returns the routes of a node. A packet for a node farther from node 0, whose path to node 0 contains this node,
+    /// goes to the child on the path to that node. All other packets go to the parent.
     fn routes(&self, node: NodeId) -> Vec<Route> {
         let Self { parents, addresses, .. } = self;
         let mut routes: Vec<_> = (1..parents.len())
@@ -370,7 +374,8 @@ fn link_of(stack: &Stack, node: NodeId) -> LinkAddress {
 }
 
 impl Station {
-    /// Creates the node with the number `node` before the run. `all` contains the addresses of all nodes.
+    /// Creates the node with the number `node`, in its state at the beginning of the run. `all` contains the addresses
+    /// of all nodes.
     fn new(
         deployment: &Deployment,
         layout: &Layout<'_>,
@@ -595,8 +600,9 @@ impl<'s> World<'s> {
         station.busy_until = station.busy_until.max(self.network.now()) + cpu;
     }
 
-    /// Carries out the wishes of a node, which are its requests to the simulation. Keeps the processor busy for the
-    /// work that led to them, and sends the datagrams when the processor has finished.
+    /// Carries out the wishes of a node, which are its requests to the simulation. Keeps the processor of the node busy
+    /// for the time of the instructions that it has executed since the last call. Sends the datagrams when the
+    /// processor has finished.
     fn fulfil(&mut self, node: NodeId, wishes: Vec<Wish>) {
         let now = self.instant();
         let sent = wishes.iter().filter_map(|wish| match wish {
@@ -664,7 +670,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Adds the activity of the radios to the oldest milestone that does not have it yet.
+    /// Adds the current activity of all radios to the oldest milestone whose radio activity is still missing.
     fn account(&mut self) {
         let Some(noted) = self.noted.get_mut(self.is_accounted) else { return };
         self.is_accounted += 1;

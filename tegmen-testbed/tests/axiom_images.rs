@@ -1,5 +1,5 @@
-//! Tests the sender and the listener of the images `axiom_sender` and `axiom_listener`, compiled for this machine. Each
-//! processes the datagrams of the other, which must be those in `firmware/src/axiom_datagrams.rs`.
+//! Tests the sender and the listener of the images `axiom_sender` and `axiom_listener`, compiled for this machine. The
+//! sender and the listener exchange datagrams. These datagrams must be those in `firmware/src/axiom_datagrams.rs`.
 
 #[path = "../../firmware/src/asking.rs"]
 pub mod asking;

@@ -1,6 +1,6 @@
-//! Checks the tables of conformance (`conformance/*.toml`; `conformance/README.md` describes them). The tables state
-//! how many rules there are, and the functions and tests that they name must exist. With `--nocapture` the counts are
-//! printed.
+//! Checks the tables of conformance (`conformance/*.toml`; `conformance/README.md` describes them). The number of rules
+//! in a table must be the number that the table states. The functions and tests that a table names must exist. With
+//! `--nocapture` the tests print the counts.
 
 use serde::Deserialize;
 use std::fs;

@@ -96,8 +96,9 @@ fn a_mote_that_does_not_come_up_is_an_error_with_its_reason() {
     }
 }
 
-/// Runs the motes compiled for this machine, with the seeds of `motes`. Returns their datagrams, and the last values
-/// that the LEDs of the server and of the client showed.
+/// Runs the motes that are compiled for this machine. The radio has the settings of `setup`, and the motes start with
+/// the data of `motes`. Returns the datagrams, and the last values that the LEDs of the server and of the client
+/// showed.
 fn natively(setup: &Setup, motes: &Setup) -> (Conversation, [u32; 2]) {
     let [server, client] = motes.starts();
     let mut server = Native::<Server>::new(server).expect("a server");

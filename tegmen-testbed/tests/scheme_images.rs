@@ -1,6 +1,6 @@
 //! Tests the senders and the listeners of the images of CoAP Uni, CoAP Mul, DTLS Uni-Uni and DTLS Mul-Uni, compiled for
-//! this machine. Each processes the datagrams of the other, which must be those in `firmware/src/clear_datagrams.rs`
-//! and `session_datagrams.rs`.
+//! this machine. The sender and the listener of a scheme exchange datagrams. These datagrams must be those in
+//! `firmware/src/clear_datagrams.rs` and `session_datagrams.rs`.
 
 #[path = "../../firmware/src/asking.rs"]
 pub mod asking;

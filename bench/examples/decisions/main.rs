@@ -16,7 +16,7 @@ use tegmen_control::access::policy::{OwnedParty, Policy, Question};
 
 /// Number of rules in each policy.
 const RULES: usize = 10_000;
-/// Number of instructions below which each decision must be.
+/// Limit of instructions: each decision must need fewer instructions than this number.
 const LIMIT: u64 = 10_000;
 /// Numbers of repetitions in the two runs.
 const TIMES: (u32, u32) = (10, 110);

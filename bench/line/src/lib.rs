@@ -1,11 +1,11 @@
 //! The common part of the programs that measure DTLS stacks. Each stack has a program, and all programs do the same
 //! work for the same commands.
 //!
-//! A program implements [`Stack`] and calls [`run`]. It then executes the [`Command`] in its arguments, or without
-//! arguments each [`Command`] line on its standard input. It answers each command with a [`Reply`] line. [`pair`] has
-//! both ends of a session and passes datagrams between them in memory, so that only the stack itself is measured. With
-//! `client` or `server` as its first argument, the same program runs a session over a socket, with any stack at the
-//! other end.
+//! A program implements [`Stack`] and calls [`run`]. If the program has arguments, they are one [`Command`], which it
+//! executes. Otherwise it executes each line of its standard input as a [`Command`]. It answers each command with a
+//! [`Reply`] line. The module [`pair`] runs both ends of a session, and passes their datagrams in memory, so that only
+//! the stack itself is measured. With `client` or `server` as its first argument, the same program runs a session over
+//! a socket, with any stack at the other end.
 mod heap;
 mod measure;
 pub mod pair;

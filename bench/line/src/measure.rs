@@ -12,8 +12,9 @@ use std::{
     time::Duration,
 };
 
-/// Runs the program of a stack. Executes the command in its arguments, or without arguments the commands on its
-/// standard input until it ends. With `client` or `server` as the first argument, runs a session over a socket.
+/// Runs the program of a stack. Executes the command in the arguments of the program. Without arguments, executes the
+/// commands on standard input until the input ends. With `client` or `server` as the first argument, runs a session
+/// over a socket.
 pub fn run<S: Stack>(stack: Result<S, Failure>) -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     run_with(stack, &words)

@@ -86,8 +86,8 @@ pub trait End {
     fn is_resumed(&self) -> bool {
         false
     }
-    /// Returns the cipher suite and the peer of an established session. It is known only if public keys are used, or if
-    /// a suite was set.
+    /// Returns the cipher suite and the peer of an established session. Returns `None` if neither public keys are used
+    /// nor a cipher suite was set.
     fn agreed(&self) -> Option<Agreed> {
         None
     }
@@ -141,8 +141,8 @@ impl Default for Outbox {
     }
 }
 
-/// Counts the heap memory, the bytes and the datagrams of handshakes. Counting the heap takes time, so a run that
-/// measures time does not do it.
+/// Counts the heap memory, the bytes and the datagrams of handshakes. The heap is counted only if `count_heap` is true,
+/// because this takes time and would change a measurement of time.
 #[derive(Default)]
 pub struct Tally {
     pub(crate) count_heap: bool,
@@ -175,7 +175,8 @@ pub struct Pair<S: Stack> {
     pub server: S::Server,
 }
 
-/// The datagrams on their way to the server, and those to the client. Sessions use this memory one after the other.
+/// The datagrams that wait for delivery: first those to the server, then those to the client. All sessions use the same
+/// value, one after the other, so that its memory is allocated only once.
 #[derive(Default)]
 pub struct Wire {
     up: Outbox,

@@ -55,9 +55,9 @@ pub(super) struct State {
     pub(super) peers: usize,
     /// Number of DTLS sessions that are open at the server.
     pub(super) sessions: usize,
-    /// Number of tickets that peers received after a handshake with certificates. `reissued` is the number of tickets
-    /// that peers received after they resumed a session.
+    /// Number of tickets that peers received after a handshake with certificates.
     pub(super) sealed: u64,
+    /// Number of tickets that peers received after they resumed a session.
     pub(super) reissued: u64,
     /// Number of peers that received no ticket.
     pub(super) refused: u64,
@@ -293,7 +293,8 @@ async fn state(
     serde_json::to_string(&state).map_err(failure)
 }
 
-/// The certificates with which peers know the devices. An authority issues them, and they are kept in memory.
+/// The certificates by which the peers recognize the devices. An authority issues a certificate for each device. This
+/// value keeps the certificates in memory.
 struct OfAuthority {
     authority: Authority,
     verifier: Arc<Verifier>,

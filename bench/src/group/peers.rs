@@ -13,7 +13,8 @@ use tegmen::{
 };
 use tegmen_bench_line::Failure;
 
-/// The program of another stack. It prints its version, and the CPU time that its turns have needed.
+/// The program of another stack. On the command `version` it prints its version, and on any other command the CPU time
+/// of its turns.
 struct Peer {
     name: &'static str,
     install: &'static str,
@@ -28,8 +29,8 @@ struct Peer {
 type Kind = (Suite, &'static str, Traffic, &'static [&'static str]);
 
 /// The rows that compare Tegmen with wolfSSL. The only suite that wolfSSL has especially for multicast does not
-/// encrypt. wolfSSL accepts no suite with a pre-shared key for multicast, so the program uses suites with ECDHE_ECDSA,
-/// whose records are equal.
+/// encrypt. wolfSSL accepts no suite with a pre-shared key for multicast. So the program uses suites with ECDHE_ECDSA.
+/// Their records have the same form as the records of the suites with a pre-shared key.
 const OF_WOLFSSL: [Kind; 6] = [
     (Suite::MacOnly, "HMAC-SHA-256, no encryption", Traffic::Requests, &["requests", "00fe"]),
     (Suite::MacOnly, "HMAC-SHA-256, no encryption", Traffic::OneRequest, &["one", "00fe"]),

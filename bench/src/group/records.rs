@@ -94,9 +94,9 @@ pub(super) fn rows(passes: usize, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sets the minimum rate of group records in a row that compares them with sessions. A row has no minimum if the two
-/// sides do different work: with [`Traffic::OneRequest`], and beside [`Channels`], which do not search for the session
-/// of a record.
+/// Sets the minimum rate of group records in a row that compares them with sessions. Two kinds of rows have no minimum,
+/// because the group and the sessions then do different work: rows with [`Traffic::OneRequest`], and rows that compare
+/// the group with [`Channels`], where nothing searches for the session of a record.
 fn judge(row: Row, traffic: Traffic) -> Row {
     if traffic == Traffic::OneRequest || row.peer_name != Sessions::NAME {
         return row;
@@ -266,7 +266,8 @@ impl<const KEY: usize> Group<KEY> {
         Ok(())
     }
 
-    /// Opens the first response of each of the other members, and accepts the state of this member.
+    /// Opens the first response of each other member at the measured member. The measured member then stores its new
+    /// state for the sender of the response.
     fn first_contact(&mut self, tsn: u64) -> Result<(), Failure> {
         let Self { one, addresses, cryptos: [crypto, _], datagrams, .. } = self;
         datagrams.open_each(b"", |at, datagram| {

@@ -24,9 +24,9 @@ pub(super) const COUNT: u32 = 3_000;
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum time without a message from the server. After this time an observer sends its request again.
 const ALIVE: Duration = Duration::from_secs(4);
-/// Time that the server has to write its state before it is killed. `WITHOUT` is the time from then until the server is
-/// started again.
+/// Time that the server has to write its state after all observers have registered. Then the server is killed.
 const BEFORE: Duration = Duration::from_secs(5);
+/// Time from the end of the server until it is started again.
 const WITHOUT: Duration = Duration::from_secs(1);
 
 /// The state of the observers after a restart.
@@ -81,8 +81,8 @@ async fn observe(name: &str, directory: &Path, state: Option<&Path>) -> Result<N
     Ok(notified)
 }
 
-/// Observes the value until the first notification after the time in `back`. Returns the time when this notification
-/// arrived.
+/// Observes the value until the first successful notification, or response, that arrives after the server was started
+/// again. `back` contains the time of this start, or `None` before it. Returns the time when the notification arrived.
 async fn observer(
     address: SocketAddr,
     registered: Rc<Cell<u32>>,

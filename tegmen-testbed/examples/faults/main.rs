@@ -160,8 +160,7 @@ impl Binary {
     }
 }
 
-/// Runs every test of the workspace once. The number of binaries that run at the same time is that of the processor
-/// cores.
+/// Runs every test of the workspace once. Runs as many test binaries at the same time as there are processor cores.
 fn run_tests(options: &[String]) -> Result<Ran, String> {
     let binaries = Mutex::new(build(options)?.into_iter());
     let ran = Mutex::new(Ran { tests: BTreeMap::new(), success: true });

@@ -67,8 +67,8 @@ impl Names {
         Self { modules }
     }
 
-    /// Returns the definition to which `path` leads if it is written in `module`. `module` begins with the crate.
-    /// Returns `None` for local and unknown names.
+    /// Returns the definition to which the path `path` leads, if the code of the module `module` contains this path.
+    /// The first element of `module` is the name of the crate. Returns `None` for local and unknown names.
     pub(crate) fn resolve(&self, module: &[String], path: &[String]) -> Option<Target> {
         self.follow(module, path, MAX_HOPS)
     }
@@ -192,7 +192,8 @@ fn flatten(tree: &UseTree, before: &[String], public: bool, into: &mut Vec<Impor
 pub(crate) struct PathUse {
     pub(crate) segments: Vec<String>,
     pub(crate) line: usize,
-    /// True if braces follow the path, as where a struct is built or matched. It is set only for paths in macros.
+    /// True if braces follow the path, as in an expression that builds a struct or a pattern that matches a struct. It
+    /// is set only for paths in macros.
     pub(crate) braces: bool,
 }
 

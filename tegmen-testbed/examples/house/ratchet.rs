@@ -12,7 +12,7 @@ const HEADER: &str = "\
 #[derive(Default, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ratchet {
-    /// The arrows between modules that are still part of a circle.
+    /// The arrows between modules that are still part of a circle. An arrow is the use of one module by another module.
     pub(crate) layers: BTreeSet<String>,
     /// The value of each count.
     pub(crate) house: BTreeMap<String, usize>,
@@ -52,8 +52,9 @@ pub(crate) fn tighten(ratchet: &mut BTreeMap<String, usize>, now: &BTreeMap<Stri
     [rose, fell]
 }
 
-/// Replaces the arrows of each crate whose number of arrows has not increased, so that a module can be renamed. Returns
-/// the differences of the crates with more arrows, and then those of the other crates.
+/// Replaces the stored arrows of each crate by its current arrows, unless their number has increased. So a module can
+/// be renamed. An arrow is the use of one module by another module. Returns two lists with a line for each new and each
+/// removed arrow: first the crates whose number of arrows has increased, then all other crates.
 pub(crate) fn shorten(ratchet: &mut BTreeSet<String>, now: &BTreeSet<String>) -> [Vec<String>; 2] {
     let (mut rose, mut fell) = (Vec::new(), Vec::new());
     let crates: BTreeSet<String> = ratchet.union(now).map(|arrow| of_crate(arrow).to_owned()).collect();

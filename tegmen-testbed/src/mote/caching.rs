@@ -47,7 +47,7 @@ pub enum Part {
         /// True if the forwarder stores responses in a cache.
         stores: bool,
     },
-    /// A node that has readings.
+    /// A node that answers requests for its readings.
     Producer {
         /// The index of the node among all producers.
         place: usize,
@@ -153,7 +153,8 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         self.answer(now, wishes);
     }
 
-    /// Sends a request that a proxy received to the next proxy, or to the producer.
+    /// Forwards the request that this proxy received last. Its destination is the next proxy, or the producer. Does
+    /// nothing at other nodes.
     fn forward(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let Part::Forwarder { towards, producers, .. } = &self.part else { return };
         let Some(target) = self.application.proxy.as_ref().and_then(|proxy| proxy.target()) else { return };
@@ -172,7 +173,7 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         }
     }
 
-    /// Sends the responses that a proxy received to the clients that wait for them.
+    /// Sends the responses that have arrived at this proxy. Each goes to the clients that wait for it.
     fn answer(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let Self { node, environment, application: Application { proxy: Some(proxy), .. }, .. } = self else { return };
         let mut out = [0; DATAGRAM];
@@ -255,5 +256,5 @@ impl<const PEERS: usize> Mote for ObjectNode<PEERS> {
 pub(super) const ITEMS: u64 = 10;
 /// The first component of the paths of all readings.
 pub(super) const RESOURCE: &str = "temperature";
-/// Minimum time after which a request is sent again (ACK_TIMEOUT of RFC 7252).
+/// The shortest time after which CoAP sends a request again (ACK_TIMEOUT of RFC 7252, section 4.8).
 const SENT_AGAIN: Duration = Duration::from_secs(2);

@@ -1,5 +1,5 @@
-//! A simulated node of Named Data Networking. It contains the real forwarder, whose tables are arrays, and an
-//! application that either requests readings or has readings.
+//! A simulated node of Named Data Networking. It contains the forwarder of the library, with tables of a fixed size,
+//! and an application. The application either requests readings, or answers requests with its own readings.
 //!
 //! Each node retransmits an Interest over its own hop, as in the paper on content objects. Only nodes that forward
 //! packets have a content store. A forwarder verifies no signature; a consumer verifies every signature.
@@ -21,7 +21,7 @@ use tegmen_ndn::forwarder::{Faces, Forwarder, Outgoing, Times};
 use tegmen_ndn::tables::FaceId;
 use tegmen_ndn::{Component, Name, ReceivedData, ReceivedInterest};
 
-/// The node.
+/// A node with a forwarder and an application.
 pub struct NamedNode {
     setup: Setup,
     costs: NdnCosts,
@@ -305,8 +305,8 @@ impl Mote for NamedNode {
         std::mem::take(&mut self.instructions)
     }
 
-    /// Deletes the pending Interests and the content store. The node does not begin again with the number of its first
-    /// reading.
+    /// Deletes the pending Interests and the content store. The number of the next reading is not deleted, so no
+    /// reading is requested twice.
     fn reboot(&mut self, _: Instant) {
         let is_on = self.forwarder.store.is_on;
         self.forwarder.pit = FixedPit::default();

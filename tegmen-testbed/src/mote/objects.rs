@@ -56,7 +56,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Returns the state of a node that survives a restart.
+    /// Returns the part of a node's state that survives a restart.
     pub(super) fn of(contexts: &Contexts, payloads: &Payloads) -> Self {
         Self { contexts: contexts.kept.clone(), resource: payloads.kept }
     }
@@ -74,9 +74,9 @@ impl Contexts {
         self.contexts.remove(&maker);
     }
 
-    /// Returns the context of the pair `maker`. `is_maker` is true if this node is the one that makes readings. If the
-    /// context is not in memory, it is derived. The cost of this is not counted, because a real node derives it before
-    /// its first request.
+    /// Returns the context of the pair `maker`. `is_maker` is true if this node is the node of the pair that makes
+    /// readings. If the context is not in memory, this function derives it. The cost of the derivation is not counted,
+    /// because a real node derives the context before its first request.
     fn context(&mut self, maker: u16, is_maker: bool) -> &mut Context {
         let kept = &mut self.kept;
         let context = self.contexts.entry(maker).or_insert_with(|| {

@@ -133,8 +133,9 @@ impl Protection {
         if is_client { of_client } else { of_server }
     }
 
-    /// Returns the name of the firmware image whose memory stands for the memory of a client with this protection. No
-    /// image in the budget contains NDN.
+    /// Returns the name of the firmware image whose ROM and RAM are reported for a client with this protection. If no
+    /// image has exactly this protection, the result is the image that is most similar. For [`Self::NdnProtected`] it
+    /// is the image with unprotected NDN.
     pub const fn image(self) -> &'static str {
         match self {
             // There is none with coap-protected, which also needs AES.

@@ -11,7 +11,8 @@ use tegmen::dtls::{Both, Config, ConnectionIdConfig, Extended, Handle, PublicKey
 use tegmen::time::{Duration, Instant};
 use tegmen_delegation::{Delegation, Epoch, Issuer, PSK_LEN};
 
-/// DTLS roles of a node. They can be created together with the keys of the node.
+/// DTLS roles of a node that a function can create from the number and the settings of the node, together with the keys
+/// of the node.
 pub trait Provisioned: Roles {
     /// Creates the roles of the node with this number. `seed` contains random bytes.
     fn provisioned(number: usize, setup: &Setup, config: &Config, seed: [u8; 32]) -> Self;

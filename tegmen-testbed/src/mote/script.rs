@@ -57,10 +57,11 @@ pub struct Script {
     /// The time at which the node sends its [own turn](Self::own), for the first time or again; `None` if nothing is
     /// planned.
     due: Option<Instant>,
-    /// The time from the next transmission of the node's own turn to its retransmission.
+    /// The time for which the node waits after it sends its own turn the next time. If the other node's turn has not
+    /// arrived by then, the node sends its own turn again.
     timeout: Duration,
     peer: Option<Address>,
-    /// The time when the exchange began; `None` before. Both nodes share this value.
+    /// The time when the exchange began; `None` if it has not begun. Both nodes share this value.
     began: Rc<Cell<Option<Instant>>>,
 }
 
@@ -212,8 +213,8 @@ mod tests {
         Exchange { turns: (0..turns).map(turn).collect(), timeout: Duration::from_secs(1) }
     }
 
-    /// Delivers all datagrams except the datagrams for whose number `is_lost` returns true. Returns true if the
-    /// exchange ended, and the number of datagrams that were sent.
+    /// Runs an exchange with this number of turns. The datagrams are numbered from 1; a datagram is lost if `is_lost`
+    /// returns true for its number. Returns true if the exchange ended, and the number of datagrams that were sent.
     fn play(turns: usize, is_lost: impl Fn(usize) -> bool) -> (bool, usize) {
         let (exchange, began) = (exchange(turns), Rc::default());
         let mut nodes = [true, false].map(|begins| Script::new(&exchange, begins, &began));

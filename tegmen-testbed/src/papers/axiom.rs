@@ -147,7 +147,7 @@ impl Times {
     }
 }
 
-/// The ratios of the durations of transactions in the paper (figure 10).
+/// The durations of transactions in figure 10 of the paper, each as a ratio of the durations with two schemes.
 #[derive(Deserialize)]
 struct Longer {
     uni_uni_over_mul_mul: f64,

@@ -290,8 +290,8 @@ impl Lab {
         assert_eq!(self.client.blinks.0, before + 1, "every blink is answered");
     }
 
-    /// Delivers the datagrams in `flying` and all that follow, until neither end sends one. `dtls` is true in a DTLS
-    /// session.
+    /// Delivers the datagrams in `flying`, and all datagrams that the ends send after them, until neither end sends
+    /// another datagram. `dtls` is true in a DTLS session.
     fn deliver(&mut self, mut flying: VecDeque<Sent>, dtls: bool) {
         loop {
             flying.extend(self.client.poll().into_iter().map(|bytes| Sent { by_client: true, bytes }));
@@ -410,7 +410,7 @@ impl End {
     }
 }
 
-/// The number of received blinks, with which the server answers each blink.
+/// The number of received PUT requests for /blink. The server answers each request with this number.
 struct Counter(u8);
 
 impl Handler for Counter {
@@ -425,7 +425,7 @@ impl Handler for Counter {
     }
 }
 
-/// Returns the same path with the ports of CoAP without DTLS (RFC 7252, section 6).
+/// Returns `path` with the port of CoAP without DTLS at both ends (RFC 7252, section 6).
 fn plain(path: Path) -> Path {
     let unsecured = |address| Address { port: 5683, ..address };
     Path { local: unsecured(path.local), remote: unsecured(path.remote) }

@@ -306,7 +306,7 @@ struct Increases {
     sha1_only: Increase,
 }
 
-/// The increase of the round-trip time over datagrams without protection.
+/// The increase of the round-trip time by a protection, compared with datagrams without protection.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Increase {

@@ -134,7 +134,8 @@ fn depths(nodes: &[Node]) -> Vec<usize> {
     (0..nodes.len()).map(hops).collect()
 }
 
-/// Returns for each node the number of leaves below it. A leaf is a node without children, and counts as 1 itself.
+/// Returns for each node the number of leaves whose path to node 0 contains this node. A leaf is a node without
+/// children; its own number is 1.
 fn ends(children: &[Vec<usize>]) -> Vec<usize> {
     let mut order = vec![0];
     let mut next = 0;

@@ -155,7 +155,8 @@ struct Group {
     mark: &'static str,
     class: &'static str,
     about: &'static str,
-    /// True if a verdict of this group determines the color of its table.
+    /// True if a verdict of this group determines the color of its table, even if the table also has verdicts of better
+    /// groups.
     asks: bool,
     verdicts: &'static [&'static str],
 }

@@ -75,13 +75,13 @@ pub fn bit_error_rate(sinr: f64) -> f64 {
     (sum * 8.0 / 15.0 / 16.0).clamp(0.0, 1.0)
 }
 
-/// The time of one byte at 250 kbit/s.
+/// The time of one byte at 250 kbit/s, in microseconds.
 pub const BYTE: Micros = 32;
 /// Number of bytes that a transmission has before the PSDU.
 pub const PHY_HEADER_LEN: u64 = 6;
 /// The length of a backoff period, in microseconds (aUnitBackoffPeriod).
 pub const BACKOFF: Micros = 320;
-/// The time of a clear channel assessment.
+/// The time of a clear channel assessment, in microseconds.
 pub const ASSESSMENT: Micros = 128;
 /// The time that a radio needs to change between receiving and sending, in microseconds (aTurnaroundTime).
 pub const TURNAROUND: Micros = 192;

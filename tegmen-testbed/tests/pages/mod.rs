@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use tegmen_flash::{Flash, Page, RECORD_LEN, record};
 
-/// The two pages of a mote's flash memory. A clone has the same content, as it is for a mote after a restart.
+/// The two pages of a mote's flash memory. A clone shares the content. So a test can start a mote again with the flash
+/// memory that the mote had before the restart.
 #[derive(Clone)]
 pub(crate) struct Pages {
     pub(crate) bytes: Rc<RefCell<[[u8; Self::PAGE_LEN]; 2]>>,

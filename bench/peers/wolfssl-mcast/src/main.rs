@@ -1,5 +1,5 @@
-//! The DTLS multicast of wolfSSL: the members of one group with a common secret, and records from each member to the
-//! others.
+//! Measures the DTLS multicast of wolfSSL. The members of one group have a common secret, and each member can send
+//! records to all other members. The commands of the program are:
 //!
 //! ```text
 //! version

@@ -41,7 +41,8 @@ fn resuming(name: &str, text: u64, operations: [(&str, u64); 2]) -> Footprint {
     made
 }
 
-/// Returns images for which all relations hold, but would not hold with any larger number.
+/// Returns images for which all relations hold. Each number has its maximum, so that a relation fails if the number
+/// grows.
 fn images() -> Vec<Footprint> {
     let mut sender = image("axiom_sender", 0, &[("read state", 48), ("read state, MAC only", 64)]);
     sender.stack = 32 * 1024 - 30_001;

@@ -21,7 +21,8 @@ pub(super) struct Application {
     pub served: u32,
     /// Number of replies from other proxies and from producers whose cost is not yet counted.
     pub heard: u32,
-    /// The requests of this node that have ended. The last value is true if the response contains a reading.
+    /// The requests of this node that have ended. Each entry has the peer, the request, and a flag that is true if the
+    /// response contains a reading.
     pub replies: Vec<(PeerId, RequestId, bool)>,
 }
 

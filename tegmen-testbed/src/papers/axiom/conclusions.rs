@@ -190,8 +190,9 @@ impl View<'_> {
             .collect()
     }
 
-    /// Computes the number of exchanges after which Axiom saves less than a tenth of the sender's energy. The
-    /// handshakes of the other scheme matter less with each exchange.
+    /// Computes the number of exchanges after which the sender needs less than 1.1 times the energy of Axiom with the
+    /// other scheme. The advantage of Axiom becomes smaller with each exchange, because the other scheme needs its
+    /// handshakes only once.
     fn advantage_by_exchanges(&self) -> Vec<Figure> {
         Scheme::WITH_HANDSHAKES
             .iter()

@@ -204,8 +204,8 @@ impl Transaction {
     }
 }
 
-/// Returns the cost of the period between the milestones `from` and `to`. `since` is the time at which the period
-/// begins.
+/// Returns the cost of the period between the milestones `from` and `to`. The duration of the period is counted from
+/// the time `since`.
 fn part(frames: &[Captured], (from, since): (&Noted, Micros), to: &Noted) -> Part {
     // The acknowledgement of the last frame comes within a millisecond: see `Noted`.
     let start = if from.at == 0 { 0 } else { from.begun + 1000 };
@@ -237,8 +237,9 @@ fn part(frames: &[Captured], (from, since): (&Noted, Micros), to: &Noted) -> Par
     }
 }
 
-/// Returns the energy for the derivation of Axiom's keys, which happens during the first exchange. Subtracts it from
-/// the energy of that exchange. The result is zero for other schemes.
+/// Moves the energy for the derivation of Axiom's keys out of the cost of the first exchange: subtracts this energy
+/// from `exchange`, and returns it. A node derives the keys during the first exchange. For any other scheme returns
+/// zero.
 fn derived(case: &Case, exchange: Option<&mut Part>) -> Part {
     let mut keys = Part::default();
     let Some(exchange) = exchange.filter(|_| case.scheme == Scheme::MulMul) else { return keys };
@@ -280,7 +281,7 @@ fn platform() -> Platform {
     Platform::find("cc2538").expect("a platform of the file")
 }
 
-/// A quantity whose ratio to Axiom is reported, with the minimum that the project aims for.
+/// A quantity for which schemes are compared with Axiom, and the minimum ratio that the project aims for.
 pub(super) struct Quantity {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
@@ -379,8 +380,8 @@ fn ratios(results: &Results, group: &str, other: Case, axiom: Case) -> Vec<Figur
         .collect()
 }
 
-/// Describes why the ratio is less than the aim. Each reason is a parameter of the case `axiom`. The text also contains
-/// the ratio with another value of this parameter.
+/// Describes why the ratio is less than the aim. A reason is a parameter of the case `axiom`, such as the length of the
+/// tags. For each reason the text contains the ratio that another value of this parameter gives.
 fn causes(axiom: Case, ratio: impl Fn(fn(Case) -> Case) -> f64) -> String {
     let mut causes = Vec::new();
     if axiom.load == Load::Paper {

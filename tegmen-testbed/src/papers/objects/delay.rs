@@ -105,7 +105,7 @@ struct Result {
     first_try: Vec<Micros>,
     /// The distribution of the delays of all answered requests.
     delays: Distribution,
-    /// The results of the single runs, whose sum is this result.
+    /// The result of each run. This value is their sum.
     runs: Vec<Result>,
 }
 
@@ -362,7 +362,7 @@ fn multi_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     figures
 }
 
-/// Returns the reason why NDN has this share of answered requests over the links with this name.
+/// Explains the share of requests that NDN answers over the links with this name.
 fn why_of_ndn(links: &str) -> &'static str {
     match links {
         "equal" => "Each hop repeats an Interest at most four times",

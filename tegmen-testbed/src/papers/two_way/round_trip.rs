@@ -116,8 +116,8 @@ fn increases(
     figures
 }
 
-/// Returns the first size at which the time grows more than twice as much as at the size with the least growth. Returns
-/// the largest size if there is none.
+/// Returns the first size at which the round trip takes much longer than at the previous size: the difference is more
+/// than twice the smallest difference between two successive sizes. Returns the largest size if there is no such size.
 fn first_jump(ms: impl Fn(usize) -> f64) -> usize {
     let step = |size: &usize| ms(*size) - ms(size - STEP);
     let least = sizes().skip(1).map(|size| step(&size)).fold(f64::INFINITY, f64::min);
