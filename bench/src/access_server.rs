@@ -37,8 +37,8 @@ pub(crate) const VALUE_PATH: &str = "value";
 /// The SHA-256 of the certificate of the publisher `lamp`.
 pub(crate) const THUMBPRINT: [u8; 32] = [9; 32];
 /// Maximum number of bytes for stored replies. The server stores each reply for EXCHANGE_LIFETIME (247 s; RFC 7252,
-/// section 4.8.2), so all replies of a run must fit. The default of the server is enough for about two million
-/// introspections. A run makes more than two million introspections in this time.
+/// section 4.8.2), so all replies of a run must fit. The default limit of the server is enough for the replies to about
+/// two million introspections. A run makes more introspections than that within EXCHANGE_LIFETIME.
 const MAX_EXCHANGE_BYTES: usize = 4 << 30;
 /// The last epoch that a group can reach. A join begins a new epoch. If several joins wait for the same commit of the
 /// database, they share one epoch.
@@ -159,7 +159,8 @@ impl Application for All {
     }
 }
 
-/// The pre-shared keys of the devices. The server knows them from its database. A device may also read the value.
+/// The pre-shared keys of the devices. The server knows them from its database. This type also gives each device the
+/// right to read the value at [`VALUE_PATH`].
 struct Keys(SharedKeys<Database>);
 
 impl KeyStore for Keys {

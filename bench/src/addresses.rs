@@ -2,7 +2,7 @@
 //!
 //! The same code sends the requests for all protections. The addresses send in turn, so each request has another source
 //! address than the previous request. An address sends no request while an earlier one waits for its answer. At most
-//! [`LETTERS_MAX`] requests wait for an answer at the same time, because the sockets of some servers can queue no more
+//! [`LETTERS_MAX`] requests wait for an answer at the same time, because the sockets of some servers cannot queue more
 //! datagrams. The result is the number of requests for each CPU second of the server's process.
 
 use crate::{

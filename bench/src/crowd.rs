@@ -116,8 +116,8 @@ impl Crowd {
         if letters.count == LETTERS_MAX { self.send(letters) } else { Ok(()) }
     }
 
-    /// Builds the message headers of `count` datagrams, and calls `step` with them. Stores the lengths that `step` has
-    /// set.
+    /// Builds the message headers of `count` datagrams, and passes them to the system call in `step`. Then stores the
+    /// length of each datagram that the system call has processed. Returns the number of these datagrams.
     fn call(
         &self,
         letters: &mut Letters,

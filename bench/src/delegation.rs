@@ -118,7 +118,7 @@ fn storm_rows(storms: &[Storm]) -> Vec<Row> {
 }
 
 /// Returns the rows of the report for the data that the server still has when all delegations are over: rows in its
-/// database, entries in its memory, and peers with a number.
+/// database, entries in its memory, and peers to which it has assigned a number.
 fn left_rows(state: &State) -> Vec<Row> {
     let row = |what: &str, unit, ours: usize| {
         let judged: Judged = Limit::AtMost(0.0).judge("ours", Some(ours as f64)).binding();
@@ -325,8 +325,8 @@ impl Scene {
         self.server.ask("settled").map(drop)
     }
 
-    /// Ends the epochs of all connections. Returns the state of the server after it has deleted what it no longer
-    /// needs.
+    /// Begins two new epochs at all devices, so that no connection is valid any longer. Waits until the server has
+    /// deleted the data of the connections, and returns its state.
     fn left(&mut self) -> Result<State, Failure> {
         for _ in 0..2 {
             self.server.ask("reset")?;

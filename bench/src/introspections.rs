@@ -108,7 +108,8 @@ pub(crate) fn rates(process: &Process, work: impl FnOnce() -> Result<u64, Failur
 #[derive(Clone, Copy)]
 pub(crate) enum Asked {
     Value,
-    /// An introspection about a peer with this certificate, and its rights at a publisher. The server stores nothing.
+    /// An introspection about a peer that authenticates itself with a certificate. It requests the rights of this peer
+    /// at a publisher. The server stores nothing.
     Certificate,
     /// An introspection that requests the key of a session. The server accepts the identity of each session only once.
     Session,

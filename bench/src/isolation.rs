@@ -245,8 +245,9 @@ impl Drop for Server {
     }
 }
 
-/// A software TPM that contains an RSA key, whose certificate is in `ca/tpm.pem`. The key is persistent: servers are
-/// killed, and each killed server would leave a loaded key in one of the few key slots of the TPM.
+/// A software TPM that contains an RSA key, whose certificate is in `ca/tpm.pem`. The key is stored persistently in the
+/// TPM. If each server loaded the key itself, each killed server would leave a loaded key in one of the few key slots
+/// of the TPM.
 struct Tpm {
     child: Child,
     name: String,

@@ -78,8 +78,8 @@ impl Batch {
         if sent == count { Ok(()) } else { Err(io::Error::other("not every datagram was sent")) }
     }
 
-    /// Builds the message headers for `count` datagrams, and calls `step` with them. Stores the lengths that `step` has
-    /// set.
+    /// Builds the message headers of `count` datagrams, and passes them to the system call in `step`. Then stores the
+    /// length of each datagram that the system call has processed. Returns the number of these datagrams.
     fn call(
         &mut self,
         count: usize,

@@ -3,7 +3,7 @@
 //!
 //! `tegmen-bench ours` runs [`stack`] with the same protocol of text lines as every peer's program. `tegmen-bench coap`
 //! starts [`serve_command`]. The crate `tegmen_bench_line` performs the handshakes and seals the records. A command
-//! contains their number, and the size of the records.
+//! states how many handshakes or records there are, and the size of a record.
 
 use crate::{failure::failure, memory::Memory, proof::Proof};
 use std::{borrow::Cow, cell::RefCell, rc::Rc, time::SystemTime};

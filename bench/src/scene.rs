@@ -1,4 +1,5 @@
-//! An access control server that has no sockets. It has its own directory.
+//! An access control server without sockets. The benchmarks call its service directly. Its files are in a separate
+//! directory.
 
 use crate::failure::failure;
 use std::{fs, path::PathBuf, sync::Arc};
@@ -32,13 +33,14 @@ publisher = "tag:delegated"
 allow = "GET /v"
 "#;
 
-/// Number of devices or groups that are added at the same time. So one commit of the database contains many of them.
+/// Number of devices or groups that are added at the same time. So one commit of the database contains many devices or
+/// groups.
 pub(crate) const AT_ONCE: usize = 256;
 
 /// An access control service, the key that signs its audit log, and its database.
 type Opened = (Arc<Service<Database>>, Arc<SoftwareKey>, Database);
 
-/// The directory of the server, which is removed when this value is dropped, and the runtime of the server.
+/// The directory of the server, and the runtime of the server. The directory is removed when this value is dropped.
 pub(crate) struct Scene(pub(crate) PathBuf, pub(crate) Runtime);
 
 impl Drop for Scene {

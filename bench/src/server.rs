@@ -83,7 +83,7 @@ impl Process {
         cpu_nanoseconds(self.child.id())
     }
 
-    /// Returns the size of the server's memory that no file backs, in bytes.
+    /// Returns the size of the server's anonymous memory, which is not the content of a file, in bytes.
     pub(crate) fn memory(&self) -> Result<u64, Failure> {
         let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id()));
         let rollup = rollup.map_err(|e| Failure::new(e.to_string()))?;

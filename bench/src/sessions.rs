@@ -191,7 +191,8 @@ impl Crowd {
         Ok(Self { stack, count, heap: heap_in_use() - before, records, random: 0x9e37_79b9_7f4a_7c15 })
     }
 
-    /// Returns the size of the server's tables and caches in bytes, as these count it themselves.
+    /// Returns the size of the server's tables and caches in bytes. The tables and caches compute their sizes
+    /// themselves.
     fn bytes(&self) -> usize {
         let Node { endpoint, environment, .. } = &self.stack.server.borrow().node;
         endpoint.peers.bytes() + environment.crypto.cache_bytes()

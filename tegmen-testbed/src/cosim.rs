@@ -1,4 +1,5 @@
-//! Co-simulation: the two motes of Blink communicate over the simulated radio, and the simulation controls their time.
+//! Co-simulation of two motes: the client of the Blink example sends a PUT request every second, and the server answers
+//! it. The motes communicate over the simulated radio, and the simulation controls their time.
 //!
 //! A mote runs only in turns. In a turn it receives the current time and possibly a packet, and runs until it has
 //! nothing more to do. Its packets are sent at the time when a real processor would have finished, according to
@@ -193,8 +194,9 @@ fn view(node: NodeId, own: &[[u8; 16]; 1]) -> tegmen_lowpan::Network<'_> {
     tegmen_lowpan::Network { link: link_of(node), own, contexts: CONTEXTS, routes: &[], relays: false }
 }
 
-/// Returns the instructions of a turn in which the packet `came` was received and `packets` were sent. Each record with
-/// application data has the cost of its content. Each sent flight of a handshake counts as a third of the handshake.
+/// Returns the instructions of a turn in which the packet `came` was received and `packets` were sent. The cost of a
+/// record with application data depends on the length of its content. A flight of a handshake that the node sends costs
+/// a third of the whole handshake.
 fn instructions(costs: &Costs, node: NodeId, came: &[u8], packets: &[Vec<u8>]) -> u64 {
     let content = |packet: &[u8]| {
         let datagram = payload_of(packet);

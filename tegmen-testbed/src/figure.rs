@@ -114,8 +114,8 @@ impl Figure {
         Self::bounded(id, paper, ours, ours >= bound, &format!("at least {bound}"), unit, cause)
     }
 
-    /// Makes a figure whose value must be at most `bound`. A value above it has the same verdicts as in
-    /// [`Self::at_least`].
+    /// Makes a figure whose value must be at most `bound`. If the value is more, the verdict is `missed` with the known
+    /// reason `cause`, or `differs` if `cause` is empty.
     pub fn at_most(id: String, paper: Option<f64>, ours: f64, bound: f64, unit: &'static str, cause: &str) -> Self {
         Self::bounded(id, paper, ours, ours <= bound, &format!("at most {bound}"), unit, cause)
     }
@@ -137,8 +137,8 @@ impl Figure {
         Self::new(id, paper, Some(ours), unit, verdict)
     }
 
-    /// Makes a figure for a conclusion of the paper. Its value is 1 if the conclusion holds for Tegmen, and otherwise
-    /// 0. `what` is the range in which it holds, or the reason why it does not hold.
+    /// Makes a figure for a conclusion of the paper. Its value is 1 if the conclusion holds for Tegmen, and 0 if it does
+    /// not hold. `what` is the range in which it holds, or the reason why it does not hold.
     pub fn conclusion(id: String, holds: bool, what: &str) -> Self {
         let verdict = format!("{}: {what}", if holds { HOLDS } else { HOLDS_NOT });
         Self::new(id, Some(1.0), Some(f64::from(u8::from(holds))), "assertion", verdict)

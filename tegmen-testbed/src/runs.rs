@@ -43,8 +43,8 @@ pub struct Summary {
     pub readings: u64,
     /// The share of readings that were answered, from 0 to 1.
     pub delivered: Mean,
-    /// The share of readings that were answered at the first try: they waited for no other reading, and were sent only
-    /// once.
+    /// The share of readings that were answered at the first try: they did not wait for an earlier reading, and were
+    /// sent only once.
     pub first_try: Mean,
     /// The mean time from a reading to its answer, in milliseconds.
     pub delay_mean_ms: Mean,

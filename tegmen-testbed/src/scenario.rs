@@ -319,9 +319,9 @@ struct Station {
     leaving: VecDeque<(Address, Vec<u8>)>,
     /// The time at which the timer of the stack fires; `None` if it is not set.
     alarm: Option<Micros>,
-    /// Number of changes of the node's address. `moved_at` is the time of the last change, or `None` after an answer
-    /// has reached the new address.
+    /// Number of changes of the node's address.
     moves: u8,
+    /// The time of the last change of the address; `None` after an answer has reached the new address.
     moved_at: Option<Micros>,
     radio: sleep::Sleeping,
 }
@@ -344,8 +344,8 @@ impl Layout<'_> {
         ip
     }
 
-    /// Returns the routes of a node. A packet for a node farther from node 0, whose path to node 0 contains this node,
-    /// goes to the child on the path to that node. All other packets go to the parent.
+    /// Returns the routes of a node. If the path from another node to node 0 contains this node, packets for the other
+    /// node go to the next node on that path. All other packets go to the parent of this node.
     fn routes(&self, node: NodeId) -> Vec<Route> {
         let Self { parents, addresses, .. } = self;
         let mut routes: Vec<_> = (1..parents.len())

@@ -38,7 +38,8 @@ const PORT: u16 = 5684;
 /// The kind of records that a turn exchanges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Traffic {
-    /// Each listener sends a response to the sender. The response is protected with the key of this listener.
+    /// Each of the other members sends a response to the measured member. The response is protected with the key of the
+    /// member that sends it.
     Responses,
     /// Each of the other members sends a request to the measured member, protected with the key of the group.
     Requests,
@@ -119,8 +120,8 @@ impl Datagrams {
         Self(vec![([0; ROOM], 0); MANY])
     }
 
-    /// Opens the datagram of each of the [`MANY`] members. Fails if `open` returns false because the content is not
-    /// `content`.
+    /// Opens the datagram of each of the [`MANY`] members. `open` opens one datagram, and returns true if its content
+    /// is `content`. Otherwise this function fails.
     #[inline]
     fn open_each(
         &mut self,
@@ -299,7 +300,7 @@ struct Sessions {
     stack: Ours,
     /// The sessions at the endpoint of the clients, and then the sessions at the endpoint of the servers.
     peers: [Vec<PeerId>; 2],
-    /// The paths of the sessions at the two endpoints, in the same order.
+    /// The paths of the sessions at the endpoint of the clients, and then those at the endpoint of the servers.
     paths: [Vec<Path>; 2],
     datagrams: Datagrams,
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 /// The costs of one region that the image has marked for measurement.
 pub(super) struct Region {
-    /// Number of instructions in all passes through the region together. A handshake, for example, consists of many
-    /// calls.
+    /// Number of instructions in all passes through the region together. One operation can need many passes: a
+    /// handshake, for example, consists of many calls.
     pub(super) instructions: u64,
     /// Number of bytes between the top of the stack and the lowest address that was used.
     pub(super) stack: u64,

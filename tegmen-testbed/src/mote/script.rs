@@ -36,8 +36,9 @@ pub struct Exchange {
 
 impl Exchange {
     /// Makes an exchange from datagrams. Successive datagrams of the same node become one turn. The first value of an
-    /// entry identifies the node that sends the datagram. The third value is the time in microseconds that this node
-    /// needs before the datagram. The longest of these times becomes the pause of the turn.
+    /// entry identifies the node that sends the datagram. The second value has the bytes of the datagram. The third
+    /// value is the time in microseconds that this node needs before it sends the datagram. The longest of these times
+    /// becomes the pause of the turn.
     pub fn of(datagrams: Vec<(bool, Vec<u8>, Micros)>, timeout: Duration) -> Self {
         let turns = datagrams.chunk_by(|one, next| one.0 == next.0).map(|turn| Turn {
             datagrams: turn.iter().map(|(_, bytes, _)| bytes.clone()).collect(),

@@ -208,7 +208,7 @@ impl<'c> Run<'c> {
         }
     }
 
-    /// Passes the next request of a timer to the MAC, even if earlier frames still wait in its queue.
+    /// Passes the next request of a timer to the MAC, even if earlier frames still wait in the queue of the MAC.
     fn ask(&mut self, timer: usize) {
         let (now, period) = (self.network.now(), self.case.period);
         let Timer { asker, answerer, random, asked } = &mut self.timers[timer];

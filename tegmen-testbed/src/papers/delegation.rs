@@ -22,7 +22,7 @@ use tegmen::dtls::Profile;
 pub struct Effort {
     /// Number of runs of each case that has one device.
     pub seeds: u64,
-    /// The numbers of peers of the device. Each number is a case.
+    /// The numbers of peers of the device. There is a case for each number.
     pub peers: &'static [usize],
     /// Number of devices in the case with a fleet of devices.
     pub devices: usize,
@@ -281,8 +281,8 @@ fn transmission(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     figures
 }
 
-/// Returns the instructions of a device in a delegated handshake. As a client, the device resumes by session id a
-/// session that the server gave to it. As a server, the device accepts a ticket.
+/// Returns the instructions of a device in a delegated handshake. As a client, the device resumes a session that the
+/// delegation server gave to it, with the id of this session. As a server, the device accepts a ticket.
 fn device(end: &str) -> u64 {
     let what = if end == "client" { "delegated client" } else { "resumption server" };
     operation("dtls_delegated", what)

@@ -80,7 +80,7 @@ impl Canvas {
     }
 }
 
-/// The point of a text that is at the given position.
+/// Selects which part of a text is at the given position: its beginning, its middle or its end.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
     Start,

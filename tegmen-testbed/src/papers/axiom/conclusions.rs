@@ -160,8 +160,8 @@ impl View<'_> {
         Figure::conclusion("conclusion/overhead_is_independent_of_the_size".into(), most < 1.1, &what)
     }
 
-    /// Checks whether Axiom needs less than each scheme with handshakes in groups of all sizes. The verdict contains
-    /// the ratios in the smallest and in the largest group.
+    /// Checks whether Axiom needs fewer frames, fewer bytes and less energy than each scheme with handshakes, in groups
+    /// of all sizes. Each verdict contains the ratios in the smallest and in the largest group.
     fn advantage_by_size(&self) -> Vec<Figure> {
         let ratio = |listeners, other, of: fn(&Part) -> f64| {
             let case = |scheme| Case { listeners, ..Case::paper(scheme) };

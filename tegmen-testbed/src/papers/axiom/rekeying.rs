@@ -1,4 +1,5 @@
-//! Compares rekeying with a key tree to a separate message for each member, and measures the cost of losses.
+//! Compares two methods of rekeying: a key tree, and a separate message for each member. Also measures the cost of lost
+//! messages.
 
 use super::controller::{Eviction, Rekeying, Repair};
 use super::unicast::Unicast;

@@ -2,7 +2,7 @@
 //!
 //! Bytes are measured in frames that Tegmen writes. There are two comparisons of time and energy. The first compares
 //! the energies that the paper prints with the energies that follow from the paper's model of its board. The second
-//! compares the paper with the instructions of Tegmen, as if they ran on that board.
+//! compares the times and energies of the paper with those that the instructions of Tegmen would need on this board.
 
 use super::{ORDER, Profile, Run, plan};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs, Memory};

@@ -174,7 +174,8 @@ fn fig9(results: &Results) -> Vec<Figure> {
     ["ndn", "ndn_protected"].iter().map(row).collect()
 }
 
-/// Returns the conclusions that the paper's section draws for the largest topology, each with a verdict.
+/// Returns the conclusions that the paper draws from figure 13 for the largest topology, each with the verdict whether
+/// it holds for Tegmen.
 fn conclusions(results: &Results, paper: &Fig13) -> Vec<Figure> {
     let largest = Topology::of_paper(LARGEST).name();
     let ours = |name: &str| success(&results[&(largest.clone(), system(name))]).mean;

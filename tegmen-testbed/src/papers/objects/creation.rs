@@ -46,7 +46,7 @@ pub fn figures() -> Vec<Figure> {
     figures
 }
 
-/// Returns the statements of the paper's section, each with the verdict whether it holds for Tegmen.
+/// Returns the statements of the paper about figure 11, each with the verdict whether it holds for Tegmen.
 fn conclusions(ours: impl Fn(&str) -> [u64; 2]) -> impl Iterator<Item = Figure> {
     let [first, again] = [0, 1].map(|place| {
         let ours = &ours;
