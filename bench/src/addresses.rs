@@ -1,9 +1,10 @@
 //! Measures servers with requests from many peer addresses, over plain CoAP, DTLS with a pre-shared key, and OSCORE.
 //!
 //! The same code sends the requests for all protections. The addresses send in turn, so each request has another source
-//! address than the previous request. An address sends no request while an earlier one waits for its answer. At most
-//! [`LETTERS_MAX`] requests wait for an answer at the same time, because the sockets of some servers cannot queue more
-//! datagrams. The result is the number of requests for each CPU second of the server's process.
+//! address than the previous request. An address sends no request while an earlier request of the same address waits
+//! for its answer. At most [`LETTERS_MAX`] requests wait for an answer at the same time, because the sockets of some
+//! servers cannot queue more datagrams. The result is the number of requests for each CPU second of the server's
+//! process.
 
 use crate::{
     Options, californium,

@@ -1,10 +1,10 @@
 //! Measures DTLS 1.2 with certificates at both ends. Compares Tegmen with every peer, and with the cryptographic
 //! operations alone.
 //!
-//! Each end has a chain of two certificates below a trust anchor that its peer knows. It proves that it has the private
-//! key of the first certificate. In a handshake each end makes a key pair, a key agreement and a signature. It also
-//! verifies the signature of its peer, and the signatures of the peer's two certificates. An end that remembers the
-//! peer's chain verifies one signature instead of three.
+//! Each end has a chain of two certificates below a trust anchor that its peer knows. Each end proves that it has the
+//! private key of the first certificate in its chain. In a handshake each end makes a key pair, a key agreement and a
+//! signature. Each end also verifies the signature of its peer, and the signatures of the peer's two certificates. An
+//! end that remembers the peer's chain verifies one signature instead of three.
 
 use crate::{
     failure::failure,

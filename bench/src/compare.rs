@@ -102,8 +102,8 @@ fn said(words: &[&str]) -> Result<String, Failure> {
 
 /// Minimum number of passes. With fewer passes the intervals of the ratios are too wide.
 pub(crate) const PASSES_MIN: usize = 31;
-/// Maximum time for which requests are sent in one pass, in seconds. Many short passes suffer less from other work of
-/// the machine.
+/// Maximum time for which requests are sent in one pass, in seconds. If there are many short passes, other work of the
+/// machine changes the result less.
 const SECONDS: f64 = 0.2;
 /// Maximum number of observers. The registration of ten thousand observers takes too long in each pass.
 const OBSERVERS: u32 = 2_000;

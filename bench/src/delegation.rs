@@ -369,8 +369,8 @@ fn issue(
     Ok(asking_for(keys, Arc::clone(verifier), name))
 }
 
-/// Lets each peer in `range` open a session. At most [`AT_ONCE`] peers do so at the same time. If `with_ticket` is
-/// true, a peer resumes its session with its ticket.
+/// Lets each peer in `range` open a session. At most [`AT_ONCE`] peers open a session at the same time. If
+/// `with_ticket` is true, a peer resumes its last session with its ticket.
 fn open_all(
     peers: &mut Peers,
     range: Range<usize>,

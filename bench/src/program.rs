@@ -42,7 +42,7 @@ pub(crate) const CANDIDATES: [Candidate; 5] = [
     Candidate { name: "dimpl", install: "bench/setup.sh dimpl", binary: Some("tegmen-bench-dimpl") },
 ];
 
-/// The candidate that stands for Tegmen at another commit, with which the current commit is compared.
+/// The candidate for a comparison of two commits: Tegmen at the other commit.
 static BASE_CANDIDATE: Candidate = Candidate { name: BASE, install: "nothing, it is built", binary: None };
 
 impl Candidate {

@@ -166,7 +166,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts the server, lets every client send one request, and lets the server warm up if it needs that.
+    /// Starts the server, lets every client send one request, and lets the server warm up if it needs a warm-up.
     fn start(kind: Kind, what: What, origin: &Process) -> Result<Self, Failure> {
         let mut refused = None;
         let process = Process::start(|port| kind.words(port, origin).map_err(|reason| refused = Some(reason)).ok());

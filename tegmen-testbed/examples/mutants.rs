@@ -38,7 +38,8 @@ struct Rule {
     tests: Vec<String>,
 }
 
-/// A function, and the tests of which at least one must fail for at least one mutant of the function.
+/// A function, and its tests. The row is caught if, for at least one mutant of the function, at least one of the tests
+/// fails.
 struct Row {
     place: String,
     code: String,

@@ -1,4 +1,4 @@
-//! A figure of a paper, and the value of Tegmen for it.
+//! Compares a number in a paper, which is called a figure, with the value of Tegmen for the same quantity.
 
 use crate::interval::Mean;
 use serde::{Deserialize, Serialize};

@@ -62,7 +62,7 @@ impl<N> End<N> {
     }
 }
 
-/// Answers what the handshake of an end needs, such as a pre-shared key.
+/// Gives an endpoint the pre-shared key that its handshake requests. Refuses any other request of the handshake.
 fn answer<R: Roles>(cx: &mut Cx<'_, HostCrypto>, endpoint: &mut Endpoint<Table, R>, id: PeerId) -> Option<Event> {
     let identity: &[u8] = match endpoint.need(id)? {
         Need::PskForServer { .. } => b"sensor-17",

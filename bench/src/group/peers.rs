@@ -25,7 +25,7 @@ struct Peer {
 }
 
 /// The description of a row: Tegmen's suite, the name of the protection, the kind of traffic, and the arguments with
-/// which the other program measures the same.
+/// which the program of the other stack measures the same kind of traffic.
 type Kind = (Suite, &'static str, Traffic, &'static [&'static str]);
 
 /// The rows that compare Tegmen with wolfSSL. The only suite that wolfSSL has especially for multicast does not

@@ -1,5 +1,5 @@
-//! Compares records of a group with records of DTLS sessions. Their contents and tags have the same lengths, and both
-//! are measured in turn in each pass.
+//! Compares records of a group with records of DTLS sessions. The contents and the tags of both kinds of records have
+//! the same lengths. Each pass measures both kinds of records, and begins with another kind than the previous pass.
 //!
 //! One member exchanges records with [`MANY`] other members. Two successive records belong to different members. In the
 //! same way, one DTLS endpoint exchanges records with [`MANY`] peers. All keys and states are established before the
@@ -41,7 +41,7 @@ pub(super) enum Traffic {
     /// Each of the other members sends a response to the measured member. The response is protected with the key of the
     /// member that sends it.
     Responses,
-    /// Each of the other members sends a request to the measured member, protected with the key of the group.
+    /// Each of the other members sends a request to the measured member. The key of the group protects the request.
     Requests,
     /// The measured member sends one request, and each of the other members opens it.
     OneRequest,

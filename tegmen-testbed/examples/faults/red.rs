@@ -1,5 +1,5 @@
-//! Runs the tests of a commit with the source code before the commit. The tests must fail; otherwise they prove
-//! nothing.
+//! Runs the tests of a commit with the source code of its parent commit. At least one test must fail there. If all
+//! tests pass, they do not prove that the commit corrects a fault.
 //!
 //! A commit that corrects a fault of `faults.toml` contains a line `Mends: fault NUMBER`. The program makes a source
 //! tree under target/red. The tree has the tests and documents of the commit, and all other files as in the commit's

@@ -65,8 +65,8 @@ pub(crate) fn circles(arrows: &Arrows) -> Vec<Vec<&(String, String)>> {
     circles
 }
 
-/// Prints each circle with the imports of which it consists. Returns its arrows with the names that `ratchet.toml`
-/// uses.
+/// Prints each circle with the imports of which it consists. Returns the arrows of all circles, in the form in which
+/// `ratchet.toml` contains them.
 pub(crate) fn print_circles(folders: &BTreeMap<String, Arrows>) -> BTreeSet<String> {
     let mut closing = BTreeSet::new();
     for (folder, arrows) in folders {

@@ -17,7 +17,8 @@ pub(crate) enum Kind {
 pub(crate) struct Text {
     pub(crate) kind: Kind,
     pub(crate) text: String,
-    /// For each line of the file: the byte of `text` at which it begins, and then its number.
+    /// For each line of the file that belongs to the paragraph: the index in the text of the first byte of the line,
+    /// and then the number of the line.
     lines: Vec<(usize, usize)>,
 }
 

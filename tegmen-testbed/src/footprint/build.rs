@@ -121,7 +121,7 @@ fn cargo(place: &Place, folder: &Path, provider: &str) -> Command {
 }
 
 /// Deletes the images of earlier builds, so that no old image is measured. The files in `deps` are deleted too, because
-/// cargo would otherwise link them to the same place again.
+/// cargo would otherwise put these old files into the folder of the images again.
 fn delete_old(release: &Path, names: &[String]) -> Result<(), Error> {
     for folder in [release.to_owned(), release.join("deps")] {
         let Ok(entries) = fs::read_dir(&folder) else { continue };

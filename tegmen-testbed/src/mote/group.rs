@@ -259,7 +259,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         is_record.then(|| datagram.len().saturating_sub(around))
     }
 
-    /// Counts the instructions of the last call of the CoAP node, and reports the responses that it received.
+    /// Counts the instructions of the last call of the CoAP node, and reports the responses that the node received.
     fn settle(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let costs = self.setup.costs;
         for _ in 0..std::mem::take(&mut self.application.served) {

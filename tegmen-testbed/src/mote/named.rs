@@ -107,9 +107,9 @@ impl NamedNode {
         }
     }
 
-    /// Makes the node `number` of a deployment. `parent` is its neighbour on the path to node 0. Node 0 has the
-    /// readings of all nodes in `makers`, and each of these nodes requests its own readings. `forwards` is true if the
-    /// path of another node contains this node.
+    /// Makes the node `number` of a deployment. `parent` is its neighbour on the path to node 0. Node 0 produces the
+    /// readings of all nodes in `makers`. Each of these nodes requests its readings from node 0. `forwards` is true if
+    /// the path of another node contains this node.
     pub fn of_deployment(
         seed: u64,
         number: usize,

@@ -41,7 +41,7 @@ impl Resumed {
     }
 }
 
-/// The delegated sessions of a device. The node shares them with its endpoint.
+/// The delegated sessions of a simulated device. The DTLS endpoint of the node finds them here.
 pub(crate) struct OfDevice(pub(crate) Rc<RefCell<Simulated>>);
 
 impl Resumption for OfDevice {

@@ -297,7 +297,7 @@ fn without_leisure_answers_collide() {
     assert!(hurried.answered + 50 < leisurely.answered, "{} and {}", hurried.answered, leisurely.answered);
 }
 
-/// Returns the outcomes of two nodes without a restart, and with one restart of each.
+/// Returns the outcomes of two runs. In the first run no node restarts, and in the second run each node restarts once.
 fn with_restarts(protection: Protection) -> [Outcome; 2] {
     let mut deployment = deployment("topology = \"star\"\nnodes = 2", "");
     let without = run(&deployment, protection, 1, false).0;

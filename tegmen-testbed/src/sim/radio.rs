@@ -14,8 +14,9 @@ pub struct Radio {
     pub max_backoffs: u8,
     /// Maximum number of retransmissions of a frame (macMaxFrameRetries).
     pub max_retries: u8,
-    /// True if a frame is reported only once when the sender sends it again because the acknowledgement was lost. The
-    /// standard does not require this, and ns-3 does not do it.
+    /// True if a station ignores the second copy of a received frame. The sender sends such a copy if the
+    /// acknowledgement of the frame was lost. The standard does not require that the copy is ignored, and ns-3 does not
+    /// ignore it.
     pub rejects_duplicates: bool,
     /// True if interference does no damage when it ends before the received frame ends. This is the behaviour of ns-3,
     /// which computes bit errors only when another frame begins and when the received frame ends.

@@ -89,7 +89,8 @@ impl Topology {
     }
 
     /// Returns the deployment of the plan with this topology. Each consumer sends a request to each producer every 2.5
-    /// s. It sends less often if the load would otherwise exceed the load of the paper's largest topology.
+    /// s. In a topology with more producers than the paper's largest topology, the time is longer, so that the load is
+    /// not higher than in that topology.
     fn deployment(self, requests: u32, stack_us: u32) -> Deployment {
         let mut deployment = deployment(include_str!("../../../plans/objects-cache.toml"));
         let Self { forwarders, producers, consumers } = self;

@@ -185,7 +185,8 @@ fn certificates() -> Flow {
     Flow::new(P256, &steps, Duration::from_secs(1))
 }
 
-/// Returns the time that the paper's mote needs for one end's share of the handshake in this firmware image.
+/// Returns the time that one end of a handshake needs on the mote of the paper. `image` is the firmware image whose
+/// handshake was measured, and `end` is the client or the server.
 fn handshake_micros(image: &str, end: &str) -> Micros {
     let opal = Platform::find("opal").expect("a platform of the file");
     let instructions = super::instructions(image, &format!("handshake {end}"));
