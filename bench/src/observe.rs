@@ -30,8 +30,8 @@ pub(crate) struct Observe<'a> {
     absent: Vec<&'static str>,
 }
 
-/// One measurement: a number of observers and rounds, and the server options that make notifications confirmable or
-/// not.
+/// The settings of one measurement: the number of observers, the number of rounds, and the server options that select
+/// confirmable or non-confirmable notifications.
 struct Scene {
     label: String,
     observers: u32,

@@ -151,7 +151,8 @@ impl Figure {
         Self::new(id, None, Some(f64::from(u8::from(holds))), "assertion", verdict)
     }
 
-    /// Sets the source of Tegmen's value. With [`Source::Paper`] the value becomes [`Self::derived`].
+    /// Sets the source of Tegmen's value. If the source is [`Source::Paper`], Tegmen has no value of its own, so the
+    /// value moves from [`Self::ours`] to [`Self::derived`].
     pub fn of(mut self, source: Source) -> Self {
         if self.ours.is_some() {
             self.source = Some(source);

@@ -137,7 +137,7 @@ fn credential(curve: Curve, number: u8) -> Result<Vec<u8>, Failure> {
     Ok(ccs)
 }
 
-/// One end of the exchange, as a member of the group.
+/// A member of the group, which is one end of the exchange.
 struct Member {
     context: Context,
     other: [Recipient<Vec<u8>>; 1],

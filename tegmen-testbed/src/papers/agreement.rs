@@ -99,12 +99,13 @@ pub struct Row {
     pub verdict: Cow<'static, str>,
 }
 
-/// The limits up to which two figures agree.
+/// The maximum differences between a figure of the simulator and the figure of ns-3. Up to these differences the two
+/// figures agree.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
-    /// The limit for the share of answered requests, in percentage points.
+    /// Maximum difference between the shares of answered requests, in percentage points.
     pub points: f64,
-    /// The limit for means and medians, in percent.
+    /// Maximum difference between the mean times or the median times, in percent.
     pub percent: f64,
 }
 
@@ -455,7 +456,8 @@ pub const SATURATED: Tolerance = Tolerance { points: 2.0, percent: 15.0 };
 /// Minimum number of requests of each case. With this number, a measured share of 0.97 is accurate within 0.14
 /// percentage points.
 pub const REQUESTS: u64 = 60_000;
-/// The length of a backoff period, in milliseconds. Two medians that differ by at most one backoff period also agree.
+/// The length of a backoff period, in milliseconds. If two medians differ by at most one backoff period, they agree
+/// even if this is more than the tolerance.
 const STEP_MS: f64 = 0.32;
 const ASKS: u8 = 0;
 const ANSWERS: u8 = 1;

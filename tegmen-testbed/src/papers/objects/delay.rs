@@ -69,8 +69,8 @@ pub(super) fn stack_us() -> u32 {
     parallel::each(&[single], |single| calibrated(single, paper().table3["coap"].median), |_| {})[0]
 }
 
-/// Returns the operating system's time for each datagram, in microseconds, with which plain CoAP has the median
-/// `median_ms`.
+/// Chooses the time that the operating system needs for each datagram so that plain CoAP has the median `median_ms`.
+/// Returns this time in microseconds.
 fn calibrated(single: &Deployment, median_ms: f64) -> u32 {
     let mut deployment = single.clone();
     for _ in 0..2 {

@@ -11,7 +11,8 @@ use tegmen::oscore::{Aead, Context, OVERHEAD, Parameters, Unprotected, discovery
 /// The size of a run of the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Number of random networks. Each has as many nodes as the paper, with random contexts.
+    /// Number of random networks. Each network has as many nodes as the network in the paper. The OSCORE contexts of
+    /// the nodes are random.
     pub links: u32,
     /// Number of servers that receive one request.
     pub servers: u32,
