@@ -697,7 +697,8 @@ const WARM_UP: Duration = Duration::from_millis(100);
 pub(crate) const WARM_UP_COMPILED: Duration = Duration::from_secs(8);
 /// Maximum time for the start of a server, and for the first answers to its clients.
 const START: Duration = Duration::from_secs(20);
-/// Time after which the first request is sent again. A Java virtual machine first loads the code for the answer.
+/// Time after which the first request is sent again. It is long, because a Java virtual machine must load the code for
+/// its first answer.
 const FIRST: Duration = Duration::from_secs(2);
 /// Time after which a request without an answer is given up.
 const PATIENCE: Duration = Duration::from_secs(3);

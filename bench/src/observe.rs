@@ -30,8 +30,8 @@ pub(crate) struct Observe<'a> {
     absent: Vec<&'static str>,
 }
 
-/// The settings of one measurement: the number of observers, the number of rounds, and the server options that select
-/// confirmable or non-confirmable notifications.
+/// One measurement, with its settings and its results. The settings are the number of observers, the number of rounds,
+/// and the server options that select confirmable or non-confirmable notifications.
 struct Scene {
     label: String,
     observers: u32,

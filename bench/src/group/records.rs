@@ -267,8 +267,8 @@ impl<const KEY: usize> Group<KEY> {
         Ok(())
     }
 
-    /// Opens the first response of each other member at the measured member. The measured member then stores its new
-    /// state for the sender of the response.
+    /// Lets the measured member open the first response of each other member. For each response the measured member
+    /// then stores the state of the member that sent it.
     fn first_contact(&mut self, tsn: u64) -> Result<(), Failure> {
         let Self { one, addresses, cryptos: [crypto, _], datagrams, .. } = self;
         datagrams.open_each(b"", |at, datagram| {
