@@ -9,8 +9,8 @@
 //! * **Records**: the program opens records of one length with every possible padding. Some are correct, others are
 //!   wrong in several ways. All traces must be the same from the first instruction on. Only at its end, after the
 //!   result is known, the trace of a record that opens may differ from the trace of a record that does not open.
-//! * **Decrypted blocks of RSA**: blocks with a wrong byte at each place must all have the same trace, because the code
-//!   never learns whether a block was correct.
+//! * **Decrypted blocks of RSA**: each block has at most one wrong byte, and the program tries each position of this
+//!   byte. All blocks must have the same trace, because the code never learns whether a block was correct.
 //! * **Key pairs, key agreements and signatures**: the trace must be the same for all private keys and for all seeds of
 //!   the random generator.
 //!

@@ -1,7 +1,7 @@
 //! The endpoint: it has the peer table, and assigns received records to peers.
 //!
-//! The owner passes received datagrams and the time to the endpoint. It gets from the endpoint the datagrams to send
-//! and the time of the next alarm:
+//! The owner passes received datagrams and the time to the endpoint. The owner gets from the endpoint the datagrams to
+//! send and the time of the next alarm:
 //!
 //! * For each received datagram, call [`Endpoint::handle`] until it returns `None`.
 //! * After that, and when the time of [`Endpoint::next_alarm`] has come, call [`Endpoint::poll`] until it returns

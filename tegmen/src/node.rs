@@ -1,8 +1,8 @@
 //! A CoAP node without I/O. It serves requests and sends requests, over DTLS or in plaintext, for all its peers at
 //! the same time.
 //!
-//! The owner passes received datagrams and the time to the node. It gets from the node the datagrams to send and the
-//! time of the next alarm. The [`Endpoint`] in the node works in the same way:
+//! The owner passes received datagrams and the time to the node. The owner gets from the node the datagrams to send and
+//! the time of the next alarm. The [`Endpoint`] in the node works in the same way:
 //!
 //! * For each datagram received on a DTLS port, call [`Node::handle`] until it returns `None`. For a plaintext
 //!   datagram, call [`Node::handle_plain`] once.

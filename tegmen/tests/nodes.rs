@@ -90,7 +90,7 @@ impl Handler for Counter {
     }
 }
 
-/// The number of a response whose payload has no number.
+/// The value that replaces the number of a response if the payload of the response has no number.
 const NO_NUMBER: u32 = u32::MAX;
 
 fn number_of(message: &MessageRef<'_>) -> Option<u32> {
@@ -145,9 +145,9 @@ struct App {
     outcomes: HashMap<RequestId, Outcome>,
     now: Instant,
     observation: Option<Observation>,
-    /// The states that the client treated as the newest.
+    /// The states of the observed resource that the client treated as the newest.
     seen: Vec<u32>,
-    /// The other replies to the registration, which contain no newest state.
+    /// The results of all replies to the registration that contain no newest state.
     others: Vec<Notification>,
     transfer: Option<transfers::Asking>,
     /// The members of a group that sent a response.
@@ -297,7 +297,7 @@ impl<F: Features<Oscore = ()>, E: Entry> EndOf<F, E> {
         }
     }
 
-    /// Sends the waiting requests, and a deferred response if `answer` is true. Sends only what NSTART allows.
+    /// Sends the waiting requests, and a deferred response if `answer` is true. Sends only messages that NSTART allows.
     fn speak(&mut self, now: Instant, answer: bool) -> Vec<Vec<u8>> {
         let (mut sent, mut out) = (Vec::new(), [0; 400]);
         let Some(peer) = self.peer else { return sent };
@@ -381,7 +381,7 @@ impl<F: Features<Oscore = ()>, E: Entry> EndOf<F, E> {
         Vec::from_iter((len > 0).then(|| out[..len].to_vec()))
     }
 
-    /// Returns the number of confirmable messages that got no answer yet: see NSTART.
+    /// Returns the number of confirmable messages to the peer that got no answer yet. NSTART limits this number.
     fn outstanding(&mut self) -> usize {
         let attached = self.peer.and_then(|peer| self.node.endpoint.peers.attached(peer));
         attached.and_then(PeerExchanges::exchanges).map_or(0, |exchanges| exchanges.outstanding(&Fixed))

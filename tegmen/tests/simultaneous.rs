@@ -18,7 +18,7 @@ fn seeds(default: u64) -> u64 {
     std::env::var("TEGMEN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
 
-/// Returns a generator of numbers below a limit.
+/// Returns a function that draws a random number below its argument.
 fn draws(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move |below| {

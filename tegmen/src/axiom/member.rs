@@ -34,13 +34,13 @@ pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize
     /// field is `u64::MAX`, because all states are lost.
     forgotten: u64,
     keys: GroupKeys<KEY>,
-    /// The lowest TSN of our requests that proves freshness. A response of a listener without a state is fresh if it
-    /// answers our request with this TSN or a later one.
+    /// The lowest TSN of our requests that proves freshness. If the member does not know the TSNs of a listener, a
+    /// response of this listener is fresh if it answers our request with this TSN or a later one.
     proving: u64,
-    /// The value that a sender without a state must repeat in an Echo option.
+    /// The value that a sender must repeat in an Echo option if the member does not know the TSNs of this sender.
     challenge: [u8; CHALLENGE_LEN],
-    /// Fingerprints of our last requests. The lowest bits of a request's TSN are the index of its fingerprint. An
-    /// element is 0 while it has no fingerprint.
+    /// Fingerprints of our last requests: 21 bits of the tag of each request. The lowest bits of a request's TSN are
+    /// the index of its fingerprint. An element is 0 while it has no fingerprint.
     sent: [u32; SENT],
     group: Address,
     address: [u8; 16],
@@ -122,10 +122,11 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
     /// Creates a member in the epoch of `association`, in a group without signatures. `kept` is the value that was
     /// last made durable in this group, or the default.
     ///
-    /// In the first use of an epoch, TSNs begin with 0. After a restart in the same epoch our TSNs continue after those
-    /// in `kept`, and the member does not know the TSNs of the other members. A member without durable storage must not
-    /// begin again in the same epoch: it needs the association of a new epoch. Before [`Self::extend`], the member can
-    /// seal no record. In the first use of an epoch, it can also open no request before that call.
+    /// If `kept` belongs to an earlier epoch, TSNs begin with 0. If `kept` belongs to this epoch, the member has
+    /// restarted. Our TSNs then continue after those in `kept`, and the member does not know the TSNs of the other
+    /// members. A member without durable storage must not begin again in the same epoch: it needs the association of a
+    /// new epoch. Before [`Self::extend`], the member can seal no record. If it has not restarted in this epoch, it can
+    /// also open no request before that call.
     ///
     /// # Errors
     /// [`BadAssociation`]; in particular [`BadAssociation::Epoch`] if `kept` belongs to a later epoch.
@@ -359,8 +360,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     ///
     /// # Errors
     /// The reason why the record is dropped; the member is then unchanged. The reason is also [`Discard::Replayed`] if
-    /// this member itself sent the request. It is [`Discard::Unexpected`] if [`Self::extend`] was not called yet in the
-    /// first use of an epoch.
+    /// this member itself sent the request. It is [`Discard::Unexpected`] before the first [`Self::extend`] in this
+    /// epoch, unless the member has restarted in this epoch.
     pub fn open_request<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -506,7 +507,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// Returns the epoch, the id and the TSN in the header of a record, if the record belongs to the current epoch.
+    /// Returns the epoch, the id and the TSN in the header of a record. Fails if the record belongs to another epoch,
+    /// or does not carry application data.
     fn number(&self, record: &Record<'_>) -> Result<GroupNumber, Discard> {
         if record.content_type() != ContentType::APPLICATION_DATA {
             return Err(Discard::Unexpected);

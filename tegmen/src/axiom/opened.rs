@@ -10,8 +10,8 @@ pub enum Opened<'r> {
     /// value to [`Member::accept`](super::Member::accept).
     Unverified(&'r mut [u8], Unverified),
     /// Two members use one SenderID or one address, so a nonce was used twice. The reason for this result is that the
-    /// record has the same number as an earlier record, but other content. Report it to the controller, which gives all
-    /// members new keys. A replay of a record never has this result.
+    /// record has the same number as an earlier record, but other content. Report the clash to the controller, which
+    /// gives all members new keys. A replay of a record never has this result.
     Clash,
 }
 

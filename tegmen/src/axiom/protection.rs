@@ -1,5 +1,5 @@
-//! The protection of the records of a group (paper, sections 5.4 and 5.6). Their format and their protection are those
-//! of DTLS records, but the sequence number has other parts.
+//! The protection of the records of a group (paper, sections 5.4 and 5.6). The records have the format and the
+//! protection of DTLS records, but their sequence number consists of an id and a TSN.
 
 use super::association::IV_LEN;
 use super::opened::GroupNumber;

@@ -27,7 +27,7 @@ pub(super) const MAX_DER: usize = 72;
 ///
 /// `()` is the type for a group without signatures: it has no size and adds no code.
 pub trait Signatures {
-    /// False only for `()`, a group without signatures.
+    /// False only for `()`, the type for a group without signatures.
     const IS_ON: bool = true;
 
     /// Returns the signature scheme of the group; `None` for a group without signatures.

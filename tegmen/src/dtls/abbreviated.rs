@@ -328,7 +328,7 @@ impl<'b> Handshake<'b> {
     }
 }
 
-/// The step before the last flight of a handshake, in a role that supports resumption.
+/// The end of a client's handshake, in a role that supports resumption.
 impl Handshake<'_> {
     /// Client: called after a correct Finished of the server. In an abbreviated handshake, our ChangeCipherSpec and
     /// Finished are the last flight, and this function begins it.

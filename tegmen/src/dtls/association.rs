@@ -35,8 +35,8 @@ pub(crate) struct Association {
 }
 
 impl Association {
-    /// Creates the value without an association. All its bytes are zero, so a table of these values takes no flash
-    /// memory.
+    /// Creates the value for a table entry that has no association. All its bytes are zero, so a table of these values
+    /// takes no flash memory.
     pub(crate) const fn none() -> Self {
         Self {
             rank: Rank::Stranger,

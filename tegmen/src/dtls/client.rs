@@ -361,8 +361,9 @@ impl Handshake<'_> {
         self.end_answer(cx, |handshake, cx| handshake.derive_keys_agreed::<C, R>(cx, psk, true))
     }
 
-    /// Client: begins its flight. It begins with the Certificate if the server asked for a certificate. The session
-    /// hash covers Certificate and ClientKeyExchange, so both are added to the transcript before they are written.
+    /// Client: begins its flight. The flight begins with the Certificate if the server asked for a certificate. The
+    /// session hash covers Certificate and ClientKeyExchange, so both are added to the transcript before they are
+    /// written.
     #[inline]
     pub(crate) fn begin_answer<C: Crypto, R: Roles>(&mut self, context: HandshakeContext<'_, R>) {
         let asked = self.state.flags.has(Flags::ASKED);
@@ -425,7 +426,8 @@ impl Handshake<'_> {
 }
 
 impl<'p> Parts<'p> {
-    /// Writes the body of our ClientHello except its last part. Returns the last part, which is a constant.
+    /// Writes the body of our ClientHello into `body`, except its last part, and returns the last part. If the bytes
+    /// after the cookie are constant, the last part consists of these bytes. If not, it is empty.
     #[inline(always)]
     pub(crate) fn write_client_hello<C: Crypto, R: Roles>(
         &self,
@@ -459,7 +461,8 @@ impl<'p> Parts<'p> {
         Ok(&[])
     }
 
-    /// Writes the body of our ClientKeyExchange except its last part, and returns the last part.
+    /// Writes the body of our ClientKeyExchange into `body`, except its last part, and returns the last part. It is the
+    /// PSK identity if the key exchange uses only a pre-shared key. If not, it is empty.
     #[inline(always)]
     pub(crate) fn write_client_key_exchange<R: Roles>(&self, body: &mut Writer<'_>) -> Result<&'p [u8], Full> {
         let identity = self.text;

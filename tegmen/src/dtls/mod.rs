@@ -80,7 +80,7 @@ pub enum Profile {
 /// The settings of an endpoint for DTLS. Times have a resolution of one millisecond, and a maximum of 49 days.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// The extensions and the datagrams of handshakes.
+    /// The extensions that handshakes offer, and the rule by which their messages share datagrams.
     pub profile: Profile,
     /// The cipher suites that handshakes offer and accept. Only [`Extended`] endpoints have a choice.
     pub suites: Suites,

@@ -96,7 +96,7 @@ pub enum Answer<'n> {
         identity: &'n [u8],
         /// The key, 1 to 64 bytes.
         key: &'n [u8],
-        /// The principal as which the application sees the peer in requests.
+        /// The principal that identifies the peer to the application in the requests of the peer.
         principal: Principal,
     },
     /// Server: the two keys of a PSK identity whose key is being replaced. The client may have either key. Only the
@@ -110,7 +110,7 @@ pub enum Answer<'n> {
     Peer {
         /// The SubjectPublicKeyInfo of the peer, in DER.
         public_key: &'n [u8],
-        /// The principal as which the application sees the peer in requests.
+        /// The principal that identifies the peer to the application in the requests of the peer.
         principal: Principal,
     },
     /// The certificate may belong to a trusted path, and the next certificate of the list decides. As the answer to the

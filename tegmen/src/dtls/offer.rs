@@ -23,8 +23,8 @@ pub(crate) struct Offer<'o> {
     pub(crate) record_size_limit: u16,
     /// The named groups for a key agreement. They are offered only if one of the suites needs them.
     pub(crate) groups: &'static [NamedGroup],
-    /// The types of our own certificate. The next field has the types of the server's certificate that we accept. A
-    /// list is offered in its extension, unless it is empty or contains only X.509.
+    /// The types of our own certificate. The next field has the types of the server's certificate that we accept. Each
+    /// list is sent in its own extension, unless the list is empty or contains only X.509.
     pub(crate) client_types: &'o [CertificateType],
     pub(crate) server_types: &'o [CertificateType],
     /// The name for the server_name extension; empty if the extension is not sent.

@@ -50,8 +50,8 @@ pub trait Roles {
     const RESUMED: Suites = Suites(&[]);
     /// True if the endpoint answers as several named servers: see [`Keys::server`].
     const NAMES: bool = false;
-    /// True for public keys and for resumption. Handshakes then store additional data at the end of their outgoing
-    /// buffer (see `scratch`), and the messages of a flight depend on the handshake.
+    /// True for a role with public keys or with resumption. Handshakes then store additional data at the end of their
+    /// outgoing buffer (see `scratch`), and the messages of a flight depend on the handshake.
     const KEEPS: bool = Self::PUBLIC_KEYS || Self::RESUMPTION;
 
     /// Returns the maximum number of bytes of content in a record that this endpoint accepts; 0 if the endpoint

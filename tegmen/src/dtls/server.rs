@@ -332,7 +332,7 @@ impl Handshake<'_> {
         self.state.send_flight();
     }
 
-    /// Server: processes the Certificate message of the client. It is empty if the client has no certificate.
+    /// Server: processes the Certificate message of the client. The message is empty if the client has no certificate.
     pub(crate) fn on_client_certificate<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,
@@ -443,7 +443,8 @@ impl Handshake<'_> {
 }
 
 impl Parts<'_> {
-    /// Writes the body of our ServerHello except its last part, and returns this part.
+    /// Writes the body of our ServerHello into `body`, except its last part, and returns the last part. If the
+    /// extensions are constant bytes, the last part consists of these bytes. If not, it is empty.
     #[inline(always)]
     pub(crate) fn write_server_hello<C: Crypto, R: Roles>(
         &self,
@@ -556,10 +557,10 @@ fn unpack_psk(packed: &[u8]) -> Option<ClientPsk<'_>> {
     Some((reader.with_len8().ok()?, principal))
 }
 
-/// Calls the compression function of SHA-256 without using its result. The number of calls is the difference between
-/// the calls that a key of [`MAX_PSK`] bytes needs and those that a key of `len` bytes needs. HMAC hashes a premaster
-/// secret of more than 64 bytes before it uses it (RFC 2104, section 2). So without these calls, the time would reveal
-/// which PSK identities exist.
+/// Makes a handshake with a short pre-shared key take as long as one with a key of [`MAX_PSK`] bytes. HMAC hashes a
+/// premaster secret of more than 64 bytes before the secret becomes its key (RFC 2104, section 2), so a long key needs
+/// more calls of the compression function of SHA-256. For a key of `len` bytes, this function makes the missing calls,
+/// and does not use their results. Without these calls, the time would reveal which PSK identities exist.
 fn even_out<C: Crypto>(ephemeral: bool, len: usize) {
     const BLOCKS: usize = compressions(4 + 2 * MAX_PSK);
     // The premaster secret has two lengths and two parts (RFC 4279, section 2; RFC 5489, section 2).

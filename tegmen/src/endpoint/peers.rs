@@ -23,8 +23,8 @@ pub enum Phase {
     Closing,
 }
 
-/// One peer in the table. This type has all data of an established session, except its connection ids and the data that
-/// the owner attaches, which the table stores.
+/// One peer in the table. This type has all data of an established session, with two exceptions, which the table stores
+/// separately: the connection ids of the session, and the data that the owner attaches to the peer.
 #[derive(Debug)]
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct Peer {

@@ -244,7 +244,8 @@ pub struct Deferred<X: OpenedRequest = Infallible> {
     /// The data with which the owner can acknowledge the request; `None` if the request is already acknowledged or
     /// needs no acknowledgement. If the owner leaves the data here, the response is also the acknowledgement. But the
     /// client repeats an unacknowledged request after two seconds. So if the response takes longer, the owner takes the
-    /// data before that time, sends an empty acknowledgement, and [stores it](crate::coap::Exchanges::keep_late_reply).
+    /// data before that time, sends an empty acknowledgement, and stores a copy of this acknowledgement
+    /// ([`Exchanges::keep_late_reply`](crate::coap::Exchanges::keep_late_reply)).
     pub late: Option<Late>,
 }
 

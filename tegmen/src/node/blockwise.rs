@@ -122,7 +122,7 @@ fn take_block<'r, H: Handler>(
     }
 }
 
-/// Returns a response without payload and with at most one option. The handler is not called.
+/// Writes a response without payload and with at most one option into `frame`. The handler is not called.
 fn refuse(
     head: (MessageType, u16),
     message: &MessageRef<'_>,

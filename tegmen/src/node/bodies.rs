@@ -34,7 +34,7 @@ impl Operation {
 /// bodies: it refuses blocks of request bodies with 4.02. Its response to a request that is not safe must then fit a
 /// message.
 pub trait Bodies {
-    /// False only for `()`.
+    /// False only for `()`, the type for a node that stores no bodies.
     const IS_ON: bool = true;
 
     /// Returns the maximum number of bytes of the body of a request.

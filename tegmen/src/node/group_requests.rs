@@ -14,7 +14,7 @@ use crate::time::Instant;
 ///
 /// The maximum number of open requests also limits the load on the network.
 pub trait GroupRequests {
-    /// False only for `()`.
+    /// False only for `()`, the type for a node that sends no requests to groups.
     const IS_ON: bool = true;
     /// True if the node can observe groups. If this constant is false, each request gets at most one response from each
     /// member.
@@ -38,10 +38,10 @@ pub trait GroupRequests {
         let _ = (request, registers);
     }
 
-    /// Stores that the member at this address sent its response, or a notification. `notification` has the Observe
-    /// number, which is `None` for any other response, and the time of arrival (RFC 7641, section 3.4). Returns false
-    /// if the application must not get the response, because the member already sent a response, or a newer
-    /// notification.
+    /// Stores that the member at this address sent its response, or a notification. The first value of `notification`
+    /// is the Observe number of the notification; `None` for a response without this number. The second value is the
+    /// time of arrival (RFC 7641, section 3.4). Returns false if the application must not get the response, because the
+    /// member already sent a response, or a newer notification.
     ///
     /// # Errors
     /// [`Full`] if there is no space for the member. The response is then dropped.

@@ -16,7 +16,7 @@ use core::convert::Infallible;
 ///
 /// `()` is the type for a node without groups: it has no size and no code.
 pub trait Groups {
-    /// False only for `()`.
+    /// False only for `()`, the type for a node without groups.
     const IS_ON: bool = true;
 
     /// The type of the data that the node stores for an observer that is a member of a group. It contains the

@@ -7,7 +7,7 @@ use crate::time::{Duration, Instant};
 
 /// The memory for responses to requests to a group that wait until their random time is over.
 pub trait Leisure {
-    /// False only for `()`.
+    /// False only for `()`, the type for a node that does not respond to requests to a group.
     const IS_ON: bool = true;
 
     /// Returns the maximum time for which a response waits.

@@ -101,8 +101,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.on_notified(cx.now, (peer, token), is_last, matches!(sealed, Err(Some(_))));
     }
 
-    /// Processes the result of a notification to a member. If it was sent, the next notification is due after the
-    /// minimum time. If it could not be protected (`is_refused`), the notification is written again at that time. If it
+    /// Processes the result of a notification to a member. If the notification was sent, the next one is due after the
+    /// minimum time. If the notification could not be protected (`is_refused`), it is written again at that time. If it
     /// was the last notification (`is_last`), removes the observer.
     fn on_notified(&mut self, now: Instant, (peer, token): (PeerId, Token), is_last: bool, is_refused: bool) {
         let observers = self.features.observers();

@@ -44,7 +44,7 @@ pub enum Notification {
     Newest,
     /// The response is older than a response that arrived before. Ignore it.
     Late,
-    /// No notification follows this response. It is an error, or the server does not allow the observation.
+    /// No notification follows this response. The response is an error, or the server does not allow the observation.
     Last,
     /// The registration got no response. Send it again at the time [`Observation::refresh_at`].
     Unanswered,

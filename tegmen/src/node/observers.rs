@@ -84,11 +84,11 @@ pub trait Observers<X = Infallible, G = Infallible> {
     /// [`Full`] if there is no space for the observer or for its request.
     fn insert(&mut self, observer: Observer<X, G>, request: &MessageRef<'_>) -> Result<(), Full>;
 
-    /// True if this peer has an observer in the list for which `is_it` returns true.
+    /// True if the list has an entry of this peer for which `is_it` returns true.
     fn any(&self, peer: PeerId, is_it: impl FnMut(&Observer<X, G>) -> bool) -> bool;
 
-    /// Returns an observer of this peer for which `is_it` returns true, and the request that registered it. The search
-    /// begins after the observer that was returned last, so that each observer is returned in turn.
+    /// Returns an entry of this peer for which `is_it` returns true, and the request that registered the observer. The
+    /// search begins after the entry that was returned last, so that each entry is returned in turn.
     fn find(
         &mut self,
         peer: PeerId,
@@ -99,10 +99,10 @@ pub trait Observers<X = Infallible, G = Infallible> {
     /// separate the segments of `path`, but the path does not begin with a slash.
     fn mark(&mut self, path: &str, on_change: impl FnMut(PeerId));
 
-    /// Removes the observers of this peer for which `is_it` returns true.
+    /// Removes the entries of this peer for which `is_it` returns true.
     fn remove(&mut self, peer: PeerId, is_it: impl FnMut(&Observer<X, G>) -> bool);
 
-    /// Keeps only the observers for whose peers `is_there` returns true.
+    /// Keeps only the entries of the peers for which `is_there` returns true.
     fn retain_peers(&mut self, is_there: impl FnMut(PeerId) -> bool);
 }
 

@@ -23,7 +23,7 @@ use core::convert::Infallible;
 /// Each operation has a default that refuses the message. A node that uses OSCORE only as a client, or only as a
 /// server, implements only the operations of this role.
 pub trait Oscore {
-    /// False only for `()`.
+    /// False only for `()`, the type for a node without OSCORE.
     const IS_ON: bool = true;
     /// Maximum number of bytes that protection adds to a message: see [`OVERHEAD`].
     const OVERHEAD: usize;
@@ -163,9 +163,9 @@ pub trait Oscore {
         Err(UnprotectError::UnknownContext)
     }
 
-    /// Takes a request to a group that OSCORE protects. Returns true if this node is a member of the group that the
-    /// request names. The node drops the request if this function returns false. It calls this function only if
-    /// [`Self::GROUPS`] is true.
+    /// Takes a request that was sent to a group, and that OSCORE protects. Returns true if this node is a member of the
+    /// group that the request names. If the result is false, the node drops the request. The node calls this function
+    /// only if [`Self::GROUPS`] is true.
     #[inline]
     fn is_of_group(&self, request: &MessageRef<'_>) -> bool {
         let _ = request;

@@ -348,8 +348,8 @@ pub(super) fn challenge_instead<A: PeerExchanges, X: OpenedRequest>(
     Some(challenged)
 }
 
-/// An option of a response that the node writes itself, before it calls the handler or in place of the handler's
-/// response.
+/// The option of a response without a payload that the node writes itself. The node sends this response instead of
+/// calling the handler, or in place of the handler's response.
 pub(super) enum Challenge {
     /// The Echo value that the client must repeat (RFC 9175, section 2.3).
     Echo([u8; 8]),

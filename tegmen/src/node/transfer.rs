@@ -34,9 +34,9 @@ pub struct Transfer {
     len: usize,
     /// Maximum number of bytes of the response body.
     max: usize,
-    /// The size of the largest block that fits a message: see [`Block::size_exponent`].
+    /// The size exponent of the largest block that fits a message: see [`Block::size_exponent`].
     largest: u8,
-    /// The size of the next block of the request: see [`Block::size_exponent`].
+    /// The size exponent of the next block of the request: see [`Block::size_exponent`].
     size: u8,
     /// Number of bytes of the request body that the server has received.
     sent: usize,
@@ -67,7 +67,7 @@ struct Download {
     total: Option<usize>,
     /// Number of bytes of the body that have arrived.
     received: usize,
-    /// The size of the next block: see [`Block::size_exponent`].
+    /// The size exponent of the next block: see [`Block::size_exponent`].
     size: u8,
     /// True if the client sent the request body in blocks before this download.
     is_after_blocks: bool,

@@ -7,7 +7,7 @@ use tegmen::crypto::Crypto;
 use tegmen::cx::Discard;
 use tegmen::dtls::Records;
 
-/// Number of bytes around any content that are enough for its protection.
+/// Number of bytes that are enough for the protection before and after any content together.
 const ROOM: usize = 128;
 
 /// A group in one epoch: the parameters that the controller gives to the members.
@@ -149,7 +149,8 @@ impl Heard {
         }
     }
 
-    /// Returns the content of a record that may be a replay, with the value for its acceptance.
+    /// Returns the content of a record that may be a replay, and the value with which `Member::accept` accepts the
+    /// record.
     pub fn unverified(self) -> (Vec<u8>, Unverified) {
         match self {
             Self::Unverified(content, number) => (content, number),

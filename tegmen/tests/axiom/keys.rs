@@ -28,7 +28,8 @@ impl Keys {
         Self::with(Some(scheme), number, (0..8).map(key).collect())
     }
 
-    /// Creates the keys of a member of the test world. Its signatures need almost no computation.
+    /// Creates the keys of a member of the test world. If `is_on` is false, the group has no signatures. The signatures
+    /// need almost no computation.
     pub fn cheap(is_on: bool, number: u8) -> Self {
         let key = |number| (number, private(number).to_vec());
         Self::with(is_on.then_some(SignatureScheme::ED25519), number, (0..8).map(key).collect())

@@ -245,7 +245,7 @@ struct End {
     environment: Environment<Recorder>,
     app: App,
     ids: GroupIds,
-    /// The durable ends of the leases in each group.
+    /// For each group: the ends of the two leases of the member, as they were last stored durably.
     kept: [Kept; GROUPS],
     session: Option<PeerId>,
 }

@@ -1,5 +1,5 @@
-//! A member of a tree of four leaves. Rekey messages to it come from its controller or from another member, or are
-//! garbage.
+//! A member of a group whose tree of keys has four leaves. The member gets rekey messages from its controller and from
+//! another member, and garbage.
 
 use proptest::prelude::*;
 use tegmen::axiom::rekey::{MAX_MESSAGE, Place, link, master_secret, parent_of, seal_epoch, seal_node};

@@ -26,7 +26,7 @@ impl Dice {
     }
 }
 
-/// The TSNs of another member that a correct member must store.
+/// A model of the TSNs that a correct member stores about one other member.
 #[derive(Default)]
 struct Model {
     /// The first accepted TSN. All lower TSNs count as used.
@@ -78,9 +78,9 @@ fn forget(models: &mut Models) {
 struct Node<const KEY: usize> {
     member: Member<4, 4, KEY, Keys>,
     epoch: u16,
-    /// The durable ends of the leases.
+    /// The ends of the two leases of the member, as they were last stored durably.
     kept: Kept,
-    /// True if a value of this epoch is durable, so that the member opens requests.
+    /// True if a value of the current epoch was stored durably. The member opens no request before this.
     is_kept: bool,
     senders: Models,
     listeners: Models,
@@ -116,7 +116,7 @@ struct World<const KEY: usize> {
     sent: Vec<Sent>,
     /// The number of the next content. Each sent content begins with another number.
     next: u64,
-    /// Each member with the number of each content that it accepted.
+    /// For each delivered content: the member that accepted the content, and the number of the content.
     taken: HashSet<(usize, u64)>,
     counts: Counts,
 }

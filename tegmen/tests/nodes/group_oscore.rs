@@ -199,7 +199,8 @@ impl Policy for MembersOnly {
     }
 }
 
-/// A lamp. It responds with the payload of the request and its own number, and counts the requests that it executes.
+/// A lamp. It responds with the payload of the request and the number of the lamp, and counts the requests that it
+/// executes.
 struct Lamp {
     number: u8,
     executed: HashMap<u32, u32>,

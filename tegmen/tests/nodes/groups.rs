@@ -25,7 +25,8 @@ use tegmen::time::{Duration, Instant};
 const REQUESTS: usize = 2;
 const MEMBERS: usize = 4;
 const LEISURE: Duration = Duration::from_secs(5);
-/// A lifetime that is longer than any response needs: the leisure, and twice the maximum delay.
+/// A lifetime of a request, in milliseconds, that is longer than any response needs: the leisure, and twice the maximum
+/// delay of a datagram.
 const LONG: u64 = 8500;
 
 type Asks = Parts<(), (), (), (), (), (), GroupRequestArray<REQUESTS, MEMBERS>>;
@@ -47,7 +48,7 @@ fn to_asker(from: u8) -> Path {
 
 const ASKER: u8 = 100;
 
-/// A member. It responds with the payload of the request, followed by its own number.
+/// A member. It responds with the payload of the request, followed by the number of the member.
 struct Member {
     node: One<Answers>,
     environment: Environment<RustCrypto>,

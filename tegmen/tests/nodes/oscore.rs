@@ -402,7 +402,7 @@ impl World {
         sent.remove(0)
     }
 
-    /// Delivers a response to the first node. Returns the outcome of its only request.
+    /// Delivers a response to the first node. Returns the outcome of the only request of the first node.
     fn outcome(&mut self, mut response: Vec<u8>) -> Outcome {
         assert_eq!(self.ends[0].receive(self.now, false, &mut response), Vec::<Vec<u8>>::new());
         let outcomes: Vec<_> = self.ends[0].app.outcomes.drain().collect();

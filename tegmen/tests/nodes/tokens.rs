@@ -1,4 +1,5 @@
-//! The tokens and Message IDs that a node draws, and what the response to a request proves.
+//! Tests of the tokens and Message IDs that a node draws. After a loss of the replay window, only the response to a new
+//! request verifies the session.
 
 use super::{APPLICATION_DATA, Entry, Outcome, Storage, World, WorldOf};
 use std::collections::HashSet;

@@ -10,7 +10,8 @@ pub(crate) struct Count {
     pub(crate) refused: usize,
 }
 
-/// The number of cases with a 128-bit key in each source.
+/// The number of test cases with a 128-bit key in the vectors of NIST CAVS. The next two constants are the same numbers
+/// for RFC 3610 and for Project Wycheproof.
 pub(crate) const CAVP_CASES: usize = 960;
 pub(crate) const RFC_3610_CASES: usize = 24;
 pub(crate) const WYCHEPROOF_CCM_CASES: usize = 184;

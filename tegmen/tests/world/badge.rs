@@ -15,7 +15,7 @@ use tegmen_x509::{Anchor, KeyPurpose, Name, PublicKey, Rules};
 pub struct Badge {
     pub suites: Suites,
     pub private: Option<[u8; SCALAR_LEN]>,
-    /// The content that replaces a certificate chain. The node searches it for a trusted key.
+    /// The content of the node's Certificate message: the raw public key, or the list of "certificates".
     pub content: Vec<u8>,
     pub raw: bool,
     pub client_authentication: ClientAuthentication,
@@ -104,7 +104,7 @@ impl Badge {
         self.trusted.iter().find(|trusted| *trusted == key).cloned()
     }
 
-    /// Encrypts the block of padding and secret to the server with this key.
+    /// Encrypts a block with padding and the premaster secret to the server that has this public key.
     pub fn encrypt(public_key: &[u8], premaster: &[u8; PREMASTER_LEN]) -> Vec<u8> {
         let mut block = vec![0x5a; MODULUS_LEN];
         block[..2].copy_from_slice(&[0, 2]);

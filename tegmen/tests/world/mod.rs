@@ -476,7 +476,7 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
     }
 
     /// Passes a datagram with any source address to one endpoint at once. Returns the datagrams that this endpoint
-    /// sends at once. They do not arrive.
+    /// sends at once. The network does not deliver the returned datagrams.
     pub fn spoof(&mut self, to: Side, from: Address, datagram: &[u8]) -> Vec<Vec<u8>> {
         let node = match to {
             Side::Client => &mut self.client,

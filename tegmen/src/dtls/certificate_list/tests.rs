@@ -27,7 +27,7 @@ impl Keys for InParts {
     }
 }
 
-/// A client whose Certificate message is due.
+/// A client that waits for the Certificate message of the server.
 struct Client {
     crypto: RustCrypto,
     counters: Counters,

@@ -28,8 +28,8 @@ impl<'r> CertificateRequest<'r> {
     }
 
     /// True if the server accepts a key for this scheme, and can verify signatures of this scheme. The message has one
-    /// list for each of these questions. The list of schemes also applies to the certificates of the authorities in the
-    /// chain (RFC 5246, section 7.4.4).
+    /// list of the accepted types of keys, and one list of the accepted schemes. The list of schemes also applies to
+    /// the certificates of the authorities in the chain (RFC 5246, section 7.4.4).
     pub(crate) fn accepts(&self, scheme: SignatureScheme) -> bool {
         let kind = if scheme == SignatureScheme::RSA_PKCS1_SHA256 { RSA_SIGN } else { ECDSA_SIGN };
         self.certificate_types.contains(&kind) && contains(self.signature_algorithms, scheme.0)

@@ -16,7 +16,7 @@ pub(crate) fn read(body: &[u8]) -> Result<(u32, &[u8]), Truncated> {
     Ok((lifetime, ticket))
 }
 
-/// Writes the body of a NewSessionTicket. `kept` is the lifetime (4 bytes) followed by the ticket. It is empty if there
+/// Writes the body of a NewSessionTicket. `kept` is the lifetime (4 bytes) followed by the ticket; it is empty if there
 /// is no ticket.
 pub(crate) fn write(writer: &mut Writer<'_>, kept: &[u8]) -> Write {
     let (lifetime, ticket) = kept.split_at_checked(LIFETIME_LEN).unwrap_or((&[0; LIFETIME_LEN], &[]));

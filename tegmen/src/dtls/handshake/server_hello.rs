@@ -19,7 +19,7 @@ pub(crate) struct ServerHello<'r> {
     pub(crate) cipher_suite: CipherSuite,
     /// The chosen compression method. Only null is valid.
     pub(crate) compression_method: u8,
-    /// The supported extensions with which the server answers those of the client.
+    /// The supported extensions in the message, with which the server answers the extensions of the client.
     pub(crate) extensions: Extensions,
     /// The bytes of all extensions, without the length of the whole list.
     pub(crate) extension_list: &'r [u8],

@@ -79,7 +79,8 @@ impl TrafficKey {
     }
 }
 
-/// The key of one direction for every other cipher. It contains the parts of the key, in the order of the key block.
+/// The key of one direction for a cipher with longer keys than those of AES-128: ChaCha20-Poly1305 or CBC. It contains
+/// the parts of the key, in the order of the key block.
 #[derive(Debug)]
 pub(crate) struct LongKey(Secret<LONG_KEY_LEN>);
 
