@@ -53,7 +53,7 @@ pub const TAILROOM: usize = record::TAG_LEN;
 /// the frame has more free bytes, padding can use them.
 pub const MAX_TAILROOM: usize = record::cipher::MAX_TAIL_LEN + record::connection_id::MAX_OVERHEAD.1;
 
-/// An endpoint with its peers behind one or more sockets, in the roles `R`.
+/// An endpoint in the roles `R`, with the table of its peers. The owner may use one or more sockets for the endpoint.
 pub struct Endpoint<P: Peers, R: Roles = Both> {
     /// The table of peers. The owner may read it and set alarms.
     pub peers: P,

@@ -1,5 +1,5 @@
 //! The extensions record_size_limit (RFC 8449) and max_fragment_length (RFC 6066, section 4). Two endpoints agree on
-//! limits, and both observe them.
+//! limits, and neither sends a record that is longer than the limit of the other.
 
 mod world;
 

@@ -1,4 +1,5 @@
-//! Sessions that leave an endpoint and return to it: after an orderly end, after a power cut, and from copies.
+//! Sessions that leave an endpoint and return to it: after the endpoint stored them at its end, after a power cut, and
+//! from copies.
 
 mod world;
 
@@ -41,7 +42,7 @@ fn keep_copy(node: &mut Node) -> Kept {
     Kept { sealed: seal(node, &session), end: CHUNK }
 }
 
-/// Starts an endpoint with the stored session, which replaces an endpoint that no longer exists.
+/// Continues a stored session in the endpoint of `node`. This endpoint replaces an endpoint that no longer exists.
 fn come_back(world: &mut World, mut node: Node, kept: &mut Kept, at_server: bool) {
     let remote = if at_server { world.client.local } else { world.server.local };
     let path = node.path(remote);

@@ -295,7 +295,7 @@ impl Handshake<'_> {
     }
 
     /// Client: processes the ServerKeyExchange, which contains the key share of the server. If the server has a
-    /// certificate, it has signed the share.
+    /// certificate, the message also contains the server's signature of the share.
     pub(crate) fn on_server_key_exchange<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -129,7 +129,7 @@ fn write_types(writer: &mut Writer<'_>, kind: ExtensionType, types: &[Certificat
 }
 
 /// True if an extension with these certificate types must be sent. If the extension is absent, the only type is X.509
-/// (RFC 7250, section 3), so it is not needed for X.509 alone.
+/// (RFC 7250, section 3). So no extension is needed for X.509 alone.
 pub(crate) fn is_said(types: &[CertificateType]) -> bool {
     !types.is_empty() && types != [CertificateType::X509]
 }

@@ -32,7 +32,7 @@ impl Step {
         asked || self.verifies() || matches!(self, Self::ClientSigns | Self::ClientEncrypts | Self::ServerDecrypts)
     }
 
-    /// True while the server's first flight cannot be sent because its signature by the owner is missing.
+    /// True while the server's first flight cannot be sent, because the owner has not made the necessary signature yet.
     pub(crate) const fn signs(self) -> bool {
         matches!(self, Self::ServerBegins | Self::ServerSigns)
     }

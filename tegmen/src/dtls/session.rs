@@ -20,10 +20,10 @@ const NONCE_LEN: usize = 13;
 const TAG_LEN: usize = 16;
 /// The first byte of a sealed session whose cipher has keys of AES-128. If the format changes, this byte changes too.
 const VERSION: u8 = 2;
-/// The first byte of a sealed session whose cipher has longer keys.
+/// The first byte of a sealed session whose cipher has keys that are longer than those of AES-128.
 const LONG_VERSION: u8 = 3;
-/// Maximum number of bytes of a sealed session. A session whose cipher has longer keys needs 56 bytes more than other
-/// sessions.
+/// Maximum number of bytes of a sealed session. A session whose cipher has keys that are longer than those of AES-128
+/// needs 56 bytes more than other sessions.
 pub const SEALED_SESSION_LEN: usize = 1 + NONCE_LEN + MAX_PLAIN_LEN + TAG_LEN;
 
 /// A session that is stored outside of its endpoint: its keys, record numbers, replay window and connection ids. It can

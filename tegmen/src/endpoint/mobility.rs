@@ -150,7 +150,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Output::Event(None)
     }
 
-    /// Processes a protected record of a session with connection ids. Its peer may have a new address, and the record
+    /// Processes a protected record of a session with connection ids. The peer may have a new address, and the record
     /// may be part of a return routability check.
     pub(super) fn on_protected<C: Crypto>(
         &mut self,

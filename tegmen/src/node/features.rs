@@ -16,8 +16,8 @@ use crate::endpoint::Peers;
 pub trait Features {
     /// The type of the queue of messages that wait until NSTART or PROBING_RATE allows them.
     type Queue: Queue;
-    /// The type that stores when a node may send the next message without acknowledgement to each peer. A node without
-    /// this part sends only confirmable messages.
+    /// The type that stores, for each peer, the time at which the node may send the next message without
+    /// acknowledgement. A node without this part sends only confirmable messages.
     type Pacing: Pacing;
     /// The type of the OSCORE contexts.
     type Oscore: Oscore;

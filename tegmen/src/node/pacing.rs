@@ -4,7 +4,8 @@ use crate::coap::Probing;
 use crate::identity::PeerId;
 use crate::time::Instant;
 
-/// The memory of a node for the time at which it may send the next message without acknowledgement to each peer.
+/// The memory in which a node stores, for each peer, the time at which it may send the next message without
+/// acknowledgement.
 pub trait Pacing {
     /// Counts a non-confirmable message of `len` bytes that the node sends to the peer. Call this function only for a
     /// message that does not answer a request that has just arrived.

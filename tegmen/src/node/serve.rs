@@ -227,7 +227,8 @@ pub(super) struct Sender<'p, X: OpenedRequest> {
 }
 
 impl<'p, X: OpenedRequest> Sender<'p, X> {
-    /// Creates the sender of a request of `len` bytes, before OSCORE opens the request.
+    /// Creates the value for the sender of a request, before OSCORE opens the request. The datagram of the request has
+    /// `len` bytes.
     #[inline]
     pub(super) const fn new(
         (path, identity): (&'p Path, Identity),

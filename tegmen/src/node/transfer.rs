@@ -132,7 +132,7 @@ pub enum TransferError {
     /// The entity tags of the blocks differ. Either the representation changed during each attempt, or the method is
     /// not safe, so the transfer must not be repeated.
     Changed,
-    /// The server responded to the request for a block with this code.
+    /// The server refused the request for a block. The value is the code of its response.
     Refused(Code),
     /// The response body is longer than the maximum that the owner passed to [`Transfer::new`].
     TooLong,

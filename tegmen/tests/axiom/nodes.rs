@@ -310,7 +310,7 @@ impl End {
         end
     }
 
-    /// Makes a new reservation durable, and extends the leases by it.
+    /// Makes a new reservation durable, and then extends the leases with this reservation.
     fn lease(&mut self, group: usize) {
         let member = self.node.features.groups.member(&group_address(group)).unwrap();
         self.kept[group] = member.reserve(LEASE, LEASE);

@@ -86,7 +86,7 @@ impl Paper {
         }
     }
 
-    /// Creates a member that lacks one more check, which `lacks` turns off.
+    /// Creates a mutant of the member that follows the paper. `lacks` turns off one more check of this member.
     pub fn mutant(group: &Group, number: u8, lacks: impl FnOnce(&mut Self)) -> Self {
         let mut made = Self::new(group, number);
         lacks(&mut made);

@@ -94,7 +94,7 @@ struct Node<const KEY: usize> {
     challenges: [[u8; CHALLENGE]; MEMBERS],
 }
 
-/// A record that anybody may have recorded.
+/// A record that a member has sent. An attacker may have recorded it.
 #[derive(Clone)]
 struct Sent {
     bytes: Vec<u8>,
@@ -219,8 +219,8 @@ impl<const KEY: usize> World<KEY> {
         self.sent.push(Sent { bytes, content, epoch, tsn, from, to });
     }
 
-    /// Makes a new reservation durable, and extends the leases by it. Sometimes the power fails between these two
-    /// steps.
+    /// Makes a new reservation durable, and then extends the leases with this reservation. Sometimes the power fails
+    /// between these two steps.
     fn lease(&mut self, who: usize) {
         let more = self.dice.roll(5) as u64 + 1;
         let node = &mut self.nodes[who];
@@ -392,7 +392,8 @@ impl<const KEY: usize> World<KEY> {
         self.counts.responses += 1;
     }
 
-    /// Delivers a response to a sender whose request it does not answer, or from the address of another listener.
+    /// Delivers a response to a sender that did not send the request, or delivers it from the address of another
+    /// listener. The sender must refuse the response.
     fn on_strange_response(&mut self, who: usize, from: usize, sent: &Sent) {
         let heard = hear_response(&mut self.nodes[who].member, &mut self.crypto, &address(from as u8), &sent.bytes);
         assert!(heard.is_err(), "{heard:?}");

@@ -98,7 +98,7 @@ struct App {
     undecided: VecDeque<(Deferred<RequestBinding>, Vec<u8>)>,
     outcomes: HashMap<RequestId, Outcome>,
     observation: Option<Observation>,
-    /// The states that the client treated as the newest.
+    /// The states of the observed resource that the client treated as the newest.
     seen: Vec<u32>,
 }
 

@@ -527,12 +527,12 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
         });
     }
 
-    /// Changes the port at which the network sees the client. The client does not know it.
+    /// Changes the port at which the network sees the client. The endpoint of the client does not notice the change.
     pub fn rebind(&mut self, port: u16) {
         self.client.seen_at.port = port;
     }
 
-    /// Moves the client to another port, which its endpoint knows.
+    /// Moves the client to another port, and informs the endpoint of the client.
     pub fn move_client(&mut self, port: u16) {
         self.client.local.port = port;
         self.client.seen_at = self.client.local;

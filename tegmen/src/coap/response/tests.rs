@@ -152,7 +152,7 @@ fn an_observer_is_registered_only_if_it_asks_and_the_number_is_in_the_response()
     }
 }
 
-/// A handler that lets its clients observe it, and then fails.
+/// A handler that allows the client to observe its resource, and then returns an error.
 struct Failing;
 
 impl Handler for Failing {

@@ -74,8 +74,8 @@ impl Client {
         call(&mut handshake, &mut cx, HandshakeContext { settings: &settings, roles: &roles })
     }
 
-    /// Takes a fragment, and repeats the record after each question to the owner, as an endpoint does. The owner
-    /// answers at once.
+    /// Passes a fragment to the client. After each question to the owner, the owner answers at once, and the client
+    /// gets the same record again, as from an endpoint.
     fn receive(&mut self, total: usize, offset: usize, body: &[u8]) -> Result<(), Outcome> {
         loop {
             let header =

@@ -13,7 +13,8 @@ use alloc::boxed::Box;
 pub(crate) struct Keys {
     pub(crate) write: TrafficKey,
     pub(crate) read: TrafficKey,
-    /// The keys of both directions for a cipher with longer keys. They replace `write` and `read`.
+    /// The keys of both directions for a cipher whose keys are longer than those of AES-128. They replace `write` and
+    /// `read`.
     pub(crate) long: LongKeys,
 }
 
@@ -79,8 +80,8 @@ impl TrafficKey {
     }
 }
 
-/// The key of one direction for a cipher with longer keys than those of AES-128: ChaCha20-Poly1305 or CBC. It contains
-/// the parts of the key, in the order of the key block.
+/// The key of one direction for a cipher whose keys are longer than those of AES-128: ChaCha20-Poly1305 or CBC. It
+/// contains the parts of the key, in the order of the key block.
 #[derive(Debug)]
 pub(crate) struct LongKey(Secret<LONG_KEY_LEN>);
 
@@ -127,8 +128,8 @@ impl LongKey {
     }
 }
 
-/// Our key and the peer's key, for a cipher with longer keys. Most sessions have no such keys, so this type has the
-/// size of one pointer. A mote has no space for such keys.
+/// Our key and the peer's key, for a cipher whose keys are longer than those of AES-128. Most sessions have no such
+/// keys, so this type has the size of one pointer. A mote has no space for such keys.
 #[derive(Debug)]
 pub(crate) struct LongKeys(#[cfg(feature = "alloc")] Option<Box<[LongKey; 2]>>);
 

@@ -18,7 +18,8 @@ use crate::crypto::{Crypto, NotAuthentic};
 pub(crate) struct Protection<'k> {
     cipher: Cipher,
     key: &'k TrafficKey,
-    /// The key of a cipher with longer keys, which replaces `key`; `None` for all other ciphers.
+    /// The key of a cipher whose keys are longer than those of AES-128. It replaces `key`. `None` for all other
+    /// ciphers.
     long: Option<&'k LongKey>,
 }
 
