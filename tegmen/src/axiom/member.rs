@@ -173,7 +173,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     /// Does the same as [`Member::new`], but changes this member instead of creating one.
     ///
     /// # Errors
-    /// Those of [`Member::new`]. The member is then unchanged.
+    /// The errors of [`Member::new`]. The member is then unchanged.
     pub fn begin<C: Crypto>(
         &mut self,
         crypto: &mut C,

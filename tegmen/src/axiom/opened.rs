@@ -6,8 +6,8 @@ pub enum Opened<'r> {
     /// The record is new. Deliver its content, which is the value.
     Fresh(&'r mut [u8]),
     /// The record may be a replay, because the member does not know which TSNs the sender has used. The first value is
-    /// the content of the record. Deliver it only if the record proves that it is new. Before that, pass the second
-    /// value to [`Member::accept`](super::Member::accept).
+    /// the content of the record. Deliver this content only after [`Member::accept`](super::Member::accept) has
+    /// accepted the second value, together with a proof that the record is new.
     Unverified(&'r mut [u8], Unverified),
     /// Two members use one SenderID or one address, so a nonce was used twice. The reason for this result is that the
     /// record has the same number as an earlier record, but other content. Report the clash to the controller, which

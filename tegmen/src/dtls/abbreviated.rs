@@ -49,8 +49,8 @@ impl<R: Roles> HandshakeContext<'_, R> {
     }
 
     /// Server: returns the session that the client asks to resume with its ClientHello. `server` is the number of the
-    /// [named server](Self::server_of) that the client requests. A session id is only searched if `reachable` is true,
-    /// which means that the client has proved its address.
+    /// [named server](Self::server_of) that the client requests. The server searches for a session id only if
+    /// `reachable` is true, which means that the client has proved its address.
     pub(crate) fn find_session<C: Crypto>(
         &self,
         cx: &mut Cx<'_, C>,

@@ -94,8 +94,9 @@ pub struct Config {
     /// that support record_size_limit. Only [`Extended`] endpoints support this limit.
     pub record_size_limit: u16,
     /// The settings of connection ids (RFC 9146). With these settings, a client offers connection ids, and a server
-    /// accepts them from clients that offer them. `None` turns both off. Only [`Extended`] endpoints support connection
-    /// ids. With [`Profile::Minimal`] they do not use connection ids either.
+    /// accepts them from clients that offer them. With `None`, the endpoint neither offers nor accepts connection ids.
+    /// Only [`Extended`] endpoints support connection ids. With [`Profile::Minimal`] they do not use connection ids
+    /// either.
     pub connection_id: Option<ConnectionIdConfig>,
     /// The first retransmission timeout. It doubles with each retransmission (RFC 6347, section 4.2.4.1). When a return
     /// routability check is sent to a new address of a peer, this is also the time limit for the response.

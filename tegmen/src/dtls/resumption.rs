@@ -40,7 +40,7 @@ impl SessionState {
     /// Number of bytes that [`Self::write`] writes.
     pub const LEN: usize = 2 + MASTER_LEN + 4;
 
-    /// Writes the cipher suite, the master secret and the principal. A ticket contains at least these.
+    /// Writes the cipher suite, the master secret and the principal. A ticket contains at least these three values.
     ///
     /// # Errors
     /// [`Full`] if there is no space.

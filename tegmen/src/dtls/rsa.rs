@@ -13,8 +13,9 @@ pub const PREMASTER_LEN: usize = 48;
 
 /// Returns the premaster secret in `block`, which is a decrypted block of RSA with its padding (RFC 8017, section
 /// 7.2.2, for a message of 48 bytes). The padding must be correct, and the secret must begin with `version`, the
-/// version in the ClientHello. If not, returns `random`: 48 random bytes, which the caller drew before the decryption.
-/// No branch and no accessed address depends on which of the two secrets is returned. `./ci.sh timing` checks this.
+/// version in the ClientHello. If one of these conditions is not met, returns `random`: 48 random bytes, which the
+/// caller drew before the decryption. No branch and no accessed address depends on which of the two secrets is
+/// returned. `./ci.sh timing` checks this.
 ///
 /// `modulus_len` is the length of the key's modulus in bytes, which is not secret. If `block` has another length, the
 /// result is `random`.

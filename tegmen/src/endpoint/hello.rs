@@ -226,9 +226,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.begin(cx, path, record, (fragment, &hello), None, out)
     }
 
-    /// Processes a ClientHello that asks for resumption. Returns `None` if it does not ask for resumption, or if
-    /// resumption is impossible. `reachable` is true if the client has proved its address. A client with a valid ticket
-    /// need not prove it, as long as the table still has enough memory for the handshakes of other clients.
+    /// Processes a ClientHello if it asks to resume a session, and if this is possible. Otherwise returns `None`.
+    /// `reachable` is true if the client has proved its address. A client with a valid ticket need not prove its
+    /// address, as long as the table still has enough memory for the handshakes of other clients.
     fn on_hello_to_resume<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -128,12 +128,12 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Processes a message that arrived over `path` without a session, if it answers a request to a group. Decrypts a
-    /// response with OSCORE in place. If the message needs an acknowledgement, writes it into `out`. Returns its
-    /// length, or 0 if there is no acknowledgement. The caller sends it over `path`. Returns `None` for every other
-    /// message.
+    /// response with OSCORE in place. If the message needs an acknowledgement, writes the acknowledgement into `out`.
+    /// Returns the length of the acknowledgement, or 0 if there is none. The caller sends the acknowledgement over
+    /// `path`. Returns `None` for every other message.
     ///
     /// [`Self::handle_plain`] calls this function first. An owner that drops messages from unknown addresses must call
-    /// it before it drops a message, because a member needs no entry in the peer table.
+    /// this function before it drops a message, because a member needs no entry in the peer table.
     pub fn handle_member<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

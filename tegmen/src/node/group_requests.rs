@@ -1,7 +1,7 @@
 //! The memory of a node for its requests to groups (RFC 7252, section 8). It stores the tokens of the requests, and the
-//! members whose responses arrived. If a request registers the node as observer at the members, it is open while its
-//! owner observes the group. Each member numbers its notifications separately, so the memory stores their order for
-//! each member (RFC 7641, section 3.4).
+//! members whose responses arrived. If a request registers the node as observer at the members, the request is open
+//! while its owner observes the group. Each member numbers its notifications separately, so the memory stores their
+//! order for each member (RFC 7641, section 3.4).
 
 use crate::address::Address;
 use crate::buf::Full;
