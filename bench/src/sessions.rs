@@ -146,8 +146,8 @@ fn leanest_peer(report: &mut Report) -> (&'static str, Option<f64>) {
 struct Crowd {
     stack: Ours,
     count: u32,
-    /// Heap memory of the sessions in bytes. It includes the endpoint of the clients, from which all sessions were
-    /// removed.
+    /// Heap memory in bytes after all sessions are open. The endpoint of the clients is counted too, but without
+    /// sessions, because its sessions were removed.
     heap: i64,
     /// Records of some of the sessions: the number of the client, and the datagram that contains the record.
     records: Vec<(u32, [u8; DATAGRAM_LEN])>,

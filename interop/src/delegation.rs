@@ -311,8 +311,8 @@ impl Way {
         }
     }
 
-    /// Reports that the peer does not support an extension. The evidence is the last ClientHello or ServerHello, as
-    /// `hello` selects, between the peer and the server. See [`Capture::lacks`].
+    /// Reports that the peer does not support an extension. The evidence is the last ClientHello or the last
+    /// ServerHello between the peer and the server; `hello` selects one of the two. See [`Capture::lacks`].
     pub(crate) fn lacks(&self, hello: Hello, extension: (&str, u16)) -> Check {
         self.to_server.lacks(hello, extension)
     }

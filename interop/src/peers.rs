@@ -210,7 +210,8 @@ impl Places {
         })
     }
 
-    /// Makes a program of `bench/peers` that can also exchange datagrams over a socket.
+    /// Builds a program from the directory `bench/peers`. The benchmarks use this program, too. It can exchange
+    /// datagrams over a socket.
     pub(crate) fn bench_peer(&self, name: &'static str, needs: &'static [(&'static str, &'static str)]) -> Arc<Built> {
         // The same directory as that of `bench/setup.sh`, so that nothing is built twice.
         let target = self.target.join("bench-peers");

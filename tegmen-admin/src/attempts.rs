@@ -10,7 +10,7 @@ const REMEMBERED: u64 = 30 * 24 * 3600;
 /// Maximum number of pairs of user and address that are remembered. For a further pair, the oldest pair is removed.
 const PAIRS: usize = 4096;
 
-/// The wrong passwords of users, and the addresses from which users logged in successfully.
+/// The numbers of failed logins, and the addresses from which users logged in successfully.
 #[derive(Default)]
 pub(crate) struct Attempts {
     /// The numbers of wrong passwords, by the name of the user.

@@ -538,7 +538,7 @@ fn document<S>() -> Operation<S> {
 }
 
 impl<S: Store> Api<S> {
-    /// Returns the table of the interface, from which its router and its document are made.
+    /// Returns all operations of the HTTPS interface. The router and the OpenAPI document are made from this list.
     pub(crate) fn operations() -> Vec<Operation<S>> {
         let mut operations = devices();
         operations.extend(enrolments());

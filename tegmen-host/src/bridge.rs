@@ -227,7 +227,7 @@ impl Bridge {
     /// Forwards datagrams until `stop` is ready.
     ///
     /// # Errors
-    /// [`BridgeError::Ended`] if the line ends before `stop` is ready.
+    /// [`BridgeError::Ended`] if the connection to the mote ends before `stop` is ready.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<Totals, BridgeError> {
         // The line may block for as long as the mote sleeps; the end is heard even so.
         let carried = tokio::select! {

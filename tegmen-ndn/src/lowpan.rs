@@ -25,7 +25,7 @@ use tegmen_base::crypto::DIGEST_LEN;
 /// The first byte of a frame. It selects the page (RFC 8025) that RFC 9139 defines.
 pub const PAGE: u8 = 0xfe;
 
-/// The free bytes that [`compress`] needs in front of an empty frame.
+/// Number of free bytes that an empty frame must have at its front, so that [`compress`] can write the headers there.
 pub const HEADROOM: usize = 10;
 
 /// The HopLimit that represents an Interest without HopLimit (section 5.3.2).

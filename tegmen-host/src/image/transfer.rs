@@ -58,7 +58,7 @@ pub struct ImageTransfer<'i> {
     id: ImageId,
     block: Block,
     members: BTreeMap<IpAddr, ImageReport>,
-    /// Number of successive requests for reports without progress of any member.
+    /// Number of requests for reports since the last report that showed progress of a member.
     idle: u32,
     /// True if a report of a member has changed since the last call of [`Self::advance`].
     is_further: bool,

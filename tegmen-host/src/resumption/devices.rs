@@ -51,8 +51,8 @@ impl Devices {
     }
 
     /// Returns two values about a session. The first is the name of its peer, with the expiry time of the peer's
-    /// certificate. The second is the session for the [`Delegate`]: if [`Self::found`] replaced the number that the
-    /// [`Delegate`] chose as the principal, the session has this number again.
+    /// certificate. The second is the session for the [`Delegate`]. Its principal is the number that the [`Delegate`]
+    /// chose, also if [`Self::found`] has replaced this number in `session`.
     fn peer_of(&self, session: &SessionState) -> (Option<Named>, SessionState) {
         let delegated = self.credentials.delegated(session.principal);
         let principal = delegated.map_or(session.principal, |(_, number)| Principal(number));

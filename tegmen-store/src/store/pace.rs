@@ -26,7 +26,8 @@ pub(crate) fn since(put: &Put, before: Option<(Number, u64)>, now: u64) -> Resul
     }
 }
 
-/// Encodes a number for a row: `next`, `pace` and `since` (the time at which the number was made), each with 8 bytes.
+/// Encodes a [`Number`] as the value of a row. The value has three parts of 8 bytes: the fields `next` and `pace` of the
+/// number, and `since`, the time at which the number was made.
 pub(crate) fn encode(number: Number, since: u64) -> [u8; 24] {
     let mut bytes = [0; 24];
     bytes.as_chunks_mut().0.copy_from_slice(&[number.next, number.pace, since].map(u64::to_be_bytes));

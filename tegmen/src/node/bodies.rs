@@ -72,8 +72,8 @@ pub trait Bodies {
     /// Returns the complete request body of the transfer; an empty slice if there is no body.
     fn body(&self, operation: &Operation) -> &[u8];
 
-    /// Removes the complete request body of the transfer. Also frees its space for a response, if no response was
-    /// stored in this space.
+    /// Removes the complete request body of the transfer. Also frees the memory that was reserved for the response,
+    /// unless the response is stored there.
     fn release(&mut self, operation: &Operation);
 
     /// Returns the stored response of this transfer, and an entity tag that was computed from its payload. The entity
