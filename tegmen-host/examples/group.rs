@@ -3,8 +3,8 @@
 //!
 //! `cargo run -p tegmen-host --example group`
 //!
-//! The members are servers at 127.0.0.2 and 127.0.0.3, and the multicast uses the loopback interface. `lights_group` of
-//! `tegmen-control` shows groups with Axiom, from which a controller evicts members.
+//! The members are servers at 127.0.0.2 and 127.0.0.3, and the multicast uses the loopback interface. The example
+//! `lights_group` of `tegmen-control` shows a group that Axiom protects, and from which a controller evicts members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;

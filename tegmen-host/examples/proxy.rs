@@ -1,10 +1,10 @@
-//! A proxy between clients and a sensor. The proxy requests the value from the sensor over DTLS with its own key, and
-//! stores the response. So three clients get the value, but the sensor receives only one request.
+//! A proxy between a client and a sensor. The proxy requests the value from the sensor over DTLS with its own key, and
+//! stores the response. So the client gets the value three times, but the sensor receives only one request.
 //!
 //! `cargo run -p tegmen-host --example proxy`
 //!
-//! The first client names the sensor in the option Proxy-Uri (a forward proxy). The second client requests a path of
-//! the proxy, and does not know the sensor (a reverse proxy).
+//! The first two requests name the sensor in the option Proxy-Uri (a forward proxy). The third request is for a path of
+//! the proxy, and does not name the sensor (a reverse proxy).
 
 use std::error::Error;
 use std::process::ExitCode;

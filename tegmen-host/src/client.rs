@@ -85,7 +85,8 @@ type Table = Slab<self::io::Attached, 8>;
 type Role = tegmen::dtls::PublicKeys<Extended<Resuming<serving::MayServe, resumption::AcceptsTickets>>, PublicKeys>;
 
 type Features = tegmen::node::Parts<(), arrivals::PeerPacing, oscore::EndpointOscore, ServedObservers, ServerBodies>;
-/// The observers of a client endpoint. The type parameter shows that the endpoint is not a member of a group.
+/// The observers of a client endpoint. The endpoint is not a member of a group, so it never stores the registration of
+/// a group member. Therefore the type of these registrations is `Infallible`, which has no values.
 type ServedObservers = crate::server::Observers<std::convert::Infallible>;
 
 type Node = tegmen::node::Node<Table, Role, Features>;
@@ -203,7 +204,7 @@ impl std::fmt::Debug for Tap {
     }
 }
 
-/// Returns the crypto provider of a client. The provider writes the key logs that the settings name.
+/// Returns the crypto provider of a client. The provider writes the key log to the file and to the tap in the settings.
 fn provider(config: &ClientConfig) -> std::io::Result<HostCrypto> {
     let mut crypto = HostCrypto::from_os()?;
     if let Some(file) = &config.log.key_log {
@@ -333,7 +334,8 @@ impl Session {
         self.with(|connection| connection.entry.exported.as_ref().map(|exported| Exported::new(*exported.expose())))
     }
 
-    /// Returns the number of sessions that replaced an ended session: see [`ClientRecovery::reconnect`].
+    /// Returns the number of times that the client replaced an ended session by a new session: see
+    /// [`ClientRecovery::reconnect`].
     pub fn reconnects(&self) -> u32 {
         self.with(|connection| connection.entry.reconnects)
     }

@@ -194,8 +194,8 @@ pub enum ContextError {
         dir: String,
     },
     /// Two contexts of one server have the same Recipient ID, so the server cannot find out which of the two a request
-    /// means. The contexts also have the same ID Context, or one of the two can derive new keys, and its ID Context
-    /// then changes.
+    /// means. Either the contexts also have the same ID Context, or one of the two can derive new keys. A context
+    /// that derives new keys changes its ID Context.
     #[error(
         "{dir}: {other} has the same recipient_id, and the same id_context or rederivation = true; a request could mean either"
     )]

@@ -1,5 +1,5 @@
-//! Counts the heap allocations for a request after similar requests. Counts them at a server, over DTLS and over
-//! OSCORE, and at a client session.
+//! Counts the heap allocations that a request causes after similar requests: at a server, over DTLS and over OSCORE,
+//! and at a client session.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

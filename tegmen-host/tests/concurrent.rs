@@ -18,7 +18,8 @@ use tokio::task::JoinSet;
 
 const AT_ONCE: usize = 64;
 
-/// Answers each request with the payload of the request, and counts the requests.
+/// An application that answers each request to `/echo` with the payload of the request, and counts these requests.
+/// Other requests go to the resources.
 #[derive(Clone)]
 struct Echo(Resources, Arc<AtomicUsize>);
 
@@ -62,7 +63,7 @@ fn config() -> ClientConfig {
     })
 }
 
-/// Passes datagrams to the server and back, but loses one of `lose` datagrams in each direction.
+/// Passes datagrams to the server and back, but drops one of each `lose` datagrams. Both directions count together.
 async fn lossy(to: SocketAddr, lose: usize) -> SocketAddr {
     let front = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let back = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

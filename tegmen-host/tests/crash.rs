@@ -1,5 +1,6 @@
-//! Tests thousands of power cuts, restores, copies and double starts, on a host and on a mote. No nonce is used twice,
-//! no request is delivered twice, and after each event a request is answered with at most one additional round trip.
+//! Tests thousands of power cuts, restored files, copied directories, and attempts to open a context twice, on a host
+//! and on a mote. No nonce is used twice, no request is delivered twice, and after each event a request is answered
+//! with at most one additional round trip.
 //!
 //! `./ci.sh crash` runs this test, and writes the counts to `target/crash.json`. `TEGMEN_CRASHES` sets the number of
 //! events.
@@ -78,7 +79,7 @@ struct World {
     counts: Counts,
     next_request: u64,
     delivered: HashSet<u64>,
-    /// Every request that was sent, with its receiver.
+    /// Every request that was sent. The first value is the end that receives the request.
     seen: Vec<(Which, Vec<u8>)>,
 }
 
@@ -411,8 +412,8 @@ fn no_nonce_and_no_request_comes_twice_through_crashes_restores_copies_and_doubl
     assert!(all.challenges > 0 && all.replays_tried > 0 && all.most_round_trips <= 2, "{all:?}");
 }
 
-/// Shows that the test above can fail. A mote that uses the numbers of its last lease again repeats nonces, and the
-/// test detects this.
+/// Shows that the test above can fail. If a mote uses the message numbers that it reserved last (its last lease) again,
+/// it repeats nonces, and the test detects this.
 #[test]
 fn a_lease_that_is_broken_on_purpose_is_caught() {
     let scratch = Scratch::new("broken");

@@ -13,7 +13,8 @@ use tegmen_host::uri::Scheme;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// An HTTP server that stores its requests as text: `METHOD PATH`, the headers of conditions and formats, and the body.
+/// An HTTP server that stores its requests as text: `METHOD PATH`, the headers that contain conditions or formats, and
+/// the body.
 struct Site {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -169,7 +170,7 @@ impl Asking {
     }
 }
 
-/// A pattern for all ports of this machine.
+/// A list with one pattern for origins, which matches all ports of this machine.
 const HERE: &[&str] = &["http://127.0.0.1:*"];
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use tegmen_host::server::{Event, Reply, Router, Server};
 use tegmen_host::uri::Scheme;
 
 const KEY: &[u8] = b"0123456789abcdef";
-/// Two unregistered options: one is critical and safe to forward, the other is elective and unsafe to forward.
+/// Two unregistered options: `SAFE` is critical and safe to forward, and `UNSAFE` is elective and unsafe to forward.
 const SAFE: OptionNumber = OptionNumber(0x2f9);
 const UNSAFE: OptionNumber = OptionNumber(0x2fa);
 

@@ -1,5 +1,5 @@
-//! Tests the rights of a peer at a server. The rights follow from the proof of the peer, and apply while this proof is
-//! in force.
+//! Tests the rights of a peer at a server. The rights depend on the key or the certificate with which the peer proved
+//! its identity. They end when the server no longer accepts this key or certificate.
 
 mod test_ca;
 

@@ -1,4 +1,4 @@
-//! Tests the state that servers and clients store, when they are restarted in an orderly way and in other ways.
+//! Tests the state that servers and clients store for a restart, after an orderly end and after a power cut.
 
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};

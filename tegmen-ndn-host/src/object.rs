@@ -180,7 +180,7 @@ impl From<TrustError> for FetchError {
     }
 }
 
-/// Decides whether the origin of packets is proved.
+/// A verifier, which decides whether the origin of a packet is proved.
 pub trait Authenticity {
     /// Verifies a packet. May fetch certificates; `within` is the time limit of one request for a certificate. All
     /// other packets that arrive during a fetch are dropped.

@@ -133,7 +133,7 @@ pub struct Schema {
     symbols: BTreeMap<u64, String>,
 }
 
-/// The components that are bound to tags.
+/// The components of a name that are bound to tags. The key is the tag.
 type Bound<'n> = BTreeMap<u64, &'n [u8]>;
 
 /// A match of a name.

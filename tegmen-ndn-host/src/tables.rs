@@ -316,7 +316,7 @@ impl HostPit {
         self.clock.saturating_add_signed(ahead.into())
     }
 
-    /// Removes obsolete timers from the heap if more than half of the timers are obsolete.
+    /// Removes the obsolete timers from the heap if the heap has more than two timers for each Interest, and 1024 more.
     fn compact(&mut self) {
         if self.timers.len() <= 2 * self.len() + 1024 {
             return;
@@ -509,7 +509,7 @@ impl Pit for HostPit {
 pub struct HostStore {
     /// The packets by name. There is at most one packet for a name.
     by_name: BTreeMap<Box<[u8]>, Stored>,
-    /// The names, in the order of their last use.
+    /// The names, approximately in the order of their last use: see `use_now`.
     by_use: BTreeMap<u64, Box<[u8]>>,
     uses: u64,
     bytes: usize,

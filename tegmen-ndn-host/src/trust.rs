@@ -26,14 +26,14 @@ const MAX_KEPT: usize = 256;
 pub enum TrustError {
     /// An anchor is not a certificate.
     Anchor(CertificateError),
-    /// An anchor is not valid now, or its own signature is wrong.
+    /// An anchor is not valid now, or its own signature is wrong. The values are the anchor, and the reason.
     AnchorRefused(String, Refusal),
     /// The anchors do not fit the schema. The value is an anchor that matches no root of trust of the schema, or a root
     /// of trust that no anchor matches.
     AnchorOfSchema(String),
-    /// This packet does not name a key.
+    /// The packet with this name does not name the key that signed it.
     NoKey(String),
-    /// The packet that the KeyLocator names is not a certificate.
+    /// The packet that the KeyLocator names is not a certificate. The values are the KeyLocator, and the error.
     Certificate(String, CertificateError),
     /// The certificate does not prove the origin of the packet. The values are the packet, the certificate, and the
     /// reason.
@@ -41,11 +41,11 @@ pub enum TrustError {
     /// The schema does not allow the key to sign the name of the packet. The values are the packet, and the certificate
     /// of the key.
     Rule(String, String),
-    /// The certificate is signed with its own key, and is not an anchor.
+    /// The certificate with this name is signed with its own key, and is not an anchor.
     SelfSigned(String),
-    /// The certificate is in the chain twice.
+    /// The certificate with this name is in the chain twice.
     Loop(String),
-    /// The chain has more than [`MAX_CHAIN`] certificates.
+    /// The chain has more than [`MAX_CHAIN`] certificates. The value is the first certificate beyond this maximum.
     TooLong(String),
     /// The certificate with this name could not be fetched.
     NotFetched(String, ClientError),

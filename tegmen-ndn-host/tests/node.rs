@@ -56,7 +56,8 @@ fn all_links(name: &str) -> Config {
     Config { udp: vec![any], tcp: vec![any], unix: vec![path], ..Config::default() }
 }
 
-/// Answers Interests with the texts of their names, until the forwarder ends.
+/// Registers `prefix` at the forwarder `to`, and starts a task that answers Interests until the forwarder ends. Each
+/// answer contains the text of the Interest's name, and dots up to a length of `len` bytes.
 async fn produce(to: FaceUri, prefix: &str, len: usize) {
     let mut client = Client::connect(&to).await.unwrap();
     let prefix = name_bytes(prefix).unwrap();

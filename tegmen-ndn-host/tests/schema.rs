@@ -7,7 +7,7 @@ use tegmen_ndn_host::client::name_bytes;
 use tegmen_ndn_host::schema::{MAX_COMPONENTS, Schema, SchemaError, compile};
 
 const TEXT: &str = include_str!("schema/house.lvs");
-/// The model that the compiler of python-ndn 0.5.2 made of the text.
+/// The model that the compiler of python-ndn 0.5.2 made of [`TEXT`].
 const MODEL: &[u8] = include_bytes!("schema/house.tlv");
 
 fn schema(text: &str) -> Schema {

@@ -12,7 +12,7 @@ use tegmen_ndn::{Data, Interest, MAX_HEAD, Name, ReceivedData, ReceivedInterest}
 use tegmen_ndn_host::client::name_bytes;
 use tegmen_ndn_host::tables::{HostFib, HostPit, HostStore, Limits, Token};
 
-/// Numbers from a seed (SplitMix64).
+/// A generator of pseudo-random numbers (SplitMix64), with its state.
 struct Draw(u64);
 
 impl Draw {
@@ -62,7 +62,8 @@ fn data_of(name: &Name<'_>, freshness: u64) -> Vec<u8> {
     frame.bytes().to_vec()
 }
 
-/// Gives the same packets to two forwarders, one with each kind of tables. Both must send the same packets.
+/// Gives the same packets to a forwarder with the tables of a host and to a forwarder with tables in arrays. Both
+/// forwarders must send the same packets.
 fn both_send_the_same(seed: u64) {
     let mut draw = Draw(seed << 32);
     let hops = [

@@ -10,8 +10,8 @@ use tegmen::node::{Answer, Application, DeferredRequest, Incoming, Pacing, Refus
 use tegmen::oscore::UnprotectError;
 use tegmen::time::Instant;
 
-/// The limits by PROBING_RATE for each peer (RFC 7252, section 4.7). `heard` is a list of peers from which a message
-/// came.
+/// The state of the limit PROBING_RATE for each peer (RFC 7252, section 4.7): a peer that does not answer receives at
+/// most one byte a second. `heard` lists the peers that have sent a message and that the engine has not handled yet.
 #[derive(Default)]
 pub(super) struct PeerPacing {
     /// The peers to which messages without an acknowledgement were sent, and from which no message came afterwards.

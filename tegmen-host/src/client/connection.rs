@@ -1,5 +1,5 @@
-//! One session of an endpoint. All methods run under the lock of the endpoint, and none of them waits. Methods with the
-//! parameter `at` are about one waiting request: `at` is its index in [`Places`].
+//! One session of an endpoint. All methods run under the lock of the endpoint, and none of them waits. A method
+//! with a parameter `at: usize` is about one waiting request, and `at` is the index of this request in [`Places`].
 
 mod persistence;
 mod receive;
@@ -32,7 +32,7 @@ use tegmen::dtls::{CipherSuite, Fatal};
 use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::time::{Duration, Instant};
 
-/// Returns an id for a session without a peer. No peer of a table has this id.
+/// Returns an id for a session without a peer. No peer in a peer table has this id.
 fn nobody() -> PeerId {
     PeerId::new(u32::MAX, 0)
 }
@@ -45,9 +45,9 @@ const IPV6_HEADER: u32 = 40;
 /// Minimum length of datagrams, in bytes. The client does not reduce the length below this value, even if the MTU of
 /// the path is smaller.
 const LEAST_MTU: u16 = 128;
-/// After each datagram from the server, the client notes the time of its first retransmission. When this time has
-/// passed since that retransmission, the next retransmission begins a last wait of [`LAST_WAIT`]. If no datagram comes
-/// in the last wait, the server counts as silent, 8 to 11 seconds after the first transmission.
+/// The time that must pass between the first retransmission after the last datagram from the server and a further
+/// retransmission. That further retransmission begins a last wait of [`LAST_WAIT`]. If no datagram comes in the last
+/// wait, the server counts as silent. This is 8 to 11 seconds after the first transmission.
 const BETWEEN_REPEATS: Duration = Duration::from_secs(4);
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
@@ -205,7 +205,7 @@ pub(super) struct Connection<'e> {
 }
 
 impl Connection<'_> {
-    /// Connects the session with `peer` in the peer table of the endpoint.
+    /// Makes `peer`, which is in the peer table of the endpoint, the peer of this session.
     pub(super) fn talk_to(&mut self, peer: PeerId) {
         self.entry.peer = peer;
         self.io.attach(peer, self.entry.key);

@@ -176,7 +176,8 @@ impl Session {
         Err(ClientError::Handshake { remote: self.remote(), detail })
     }
 
-    /// True if the session has ended, or was replaced. `since` is the value of [`Session::reconnects`] in that session.
+    /// True if an earlier session has ended, or was replaced by a new session. `since` is the value that
+    /// [`Session::reconnects`] had in the earlier session.
     pub(super) fn was_lost(&self, since: u32) -> bool {
         self.with(|connection| connection.is_over() || connection.entry.reconnects != since)
     }

@@ -180,7 +180,7 @@ pub(super) fn join<F: FnMut(Member, Response)>(
     Ok((Asking::new(socket, (method, wait), (most, (), groups), on_reply)?, remote, own))
 }
 
-/// The peer table of a node without peers, which only sends requests to a group.
+/// The peer table of a node that only sends requests to a group. It contains no peer.
 type Table = OnePeer<Exchanges<Fixed<1, 0, 1, 1>>>;
 type Asker<S, G> = Node<Table, ClientOnly, Parts<(), (), S, (), (), (), Requests, G>>;
 
@@ -427,7 +427,7 @@ struct Requests {
     open: Vec<Open>,
     /// Maximum number of open requests.
     most: usize,
-    /// The number of the next request; `None` before the first request, which gets a number from the node.
+    /// The number that the next request gets. `None` before the first request, for which the node gives the number.
     next: Option<u32>,
 }
 

@@ -23,7 +23,7 @@ pub struct Observation {
     token: [u8; 8],
     /// The order of the notifications, and the time at which the last representation is no longer fresh.
     state: node::Observation,
-    /// The time at which the client tests next if the server still knows the observation.
+    /// The time of the next request with which the client checks that the server still knows the observation.
     alive: Instant,
     first: Option<Response>,
     /// The digest of the last representation.
@@ -55,7 +55,7 @@ impl Observation {
         self.state.refresh_at() < Instant::NEVER
     }
 
-    /// Returns the number of sessions that replaced an ended session: see [`Session::reconnects`].
+    /// Returns the number of times that the client replaced an ended session: see [`Session::reconnects`].
     pub fn reconnects(&self) -> u32 {
         self.session.reconnects()
     }

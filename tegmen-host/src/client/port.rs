@@ -13,7 +13,7 @@ pub(super) enum Port {
     Connected {
         socket: UdpSocket,
         path: Path,
-        /// The only session that uses this socket, if each session of the endpoint has its own socket.
+        /// The index of the only session that uses this socket; `None` if several sessions may use it.
         owner: Option<usize>,
     },
     /// A socket for any number of peers.
@@ -34,7 +34,7 @@ impl Port {
         Ok(Self::Connected { socket, path, owner })
     }
 
-    /// Returns the only session that uses this socket; `None` if several sessions may use it.
+    /// Returns the index of the only session that uses this socket; `None` if several sessions may use it.
     pub(super) const fn owner(&self) -> Option<usize> {
         match self {
             Self::Connected { owner, .. } => *owner,

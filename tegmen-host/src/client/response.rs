@@ -72,13 +72,13 @@ impl Response {
     }
 }
 
-/// Maximum number of bytes of options that are stored without separate memory: enough for the formats, an ETag,
-/// Max-Age, Observe and a block.
+/// Maximum number of bytes of options that a response stores without a separate allocation. It is enough for two
+/// options with formats, an ETag, Max-Age, Observe and a Block option.
 const INLINE: usize = 46;
-/// Bytes of the number and length before each value.
+/// Bytes in front of each value: 2 bytes for the number of the option, and 2 bytes for the length of the value.
 const OPTION_HEAD: usize = 4;
 
-/// Options in one sequence of bytes: number, length and value of each.
+/// Options in one sequence of bytes. Each option has its number, the length of its value, and its value.
 #[derive(Clone, Debug)]
 pub(super) struct PackedOptions {
     len: u8,

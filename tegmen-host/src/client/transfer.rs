@@ -26,7 +26,8 @@ pub(super) fn begin(session: &Session, request: &Request<'_>) -> Result<Transfer
     transfer.map_err(|error| explain(session, error))
 }
 
-/// Draws a random token and Request-Tag for a body in blocks.
+/// Returns the token of the next message, if the request body is sent in blocks; `None` otherwise. Draws a random token
+/// and a random Request-Tag before the first block.
 pub(super) fn draw(session: &Session, transfer: &mut Transfer) -> Option<Token> {
     let random = |random: &mut [u8]| session.with(|connection| connection.io.environment.crypto.random(random));
     transfer.draw(session.config().coap.token_len, random)
@@ -52,7 +53,7 @@ impl Taken {
         Ok(Self { transfer, step: step.map_err(|error| explain(session, error))?, response })
     }
 
-    /// Returns the state of a transfer that begins with a notification. The response may continue in further blocks.
+    /// Returns the state of a transfer that begins with the notification `response`. Its body may have further blocks.
     pub(super) fn notified(session: &Session, request: &Request<'_>, response: Response) -> Result<Self, ClientError> {
         Self::new(session, begin(session, request)?, response)
     }

@@ -28,9 +28,9 @@ struct OpenMember {
 
 /// A decrypted request to a group, with the principal of the sender.
 pub(crate) enum ReceivedInGroup<'r> {
-    /// The request is authentic and new.
+    /// An authentic and new request. The values are the message, the sender, and the right to respond.
     Fresh(MessageRef<'r>, Principal, GroupNonce),
-    /// The request is authentic, and may be a replay.
+    /// An authentic request that may be a replay. The values are the message, the sender, and the request's identity.
     Unverified(MessageRef<'r>, Principal, GroupRequest),
 }
 

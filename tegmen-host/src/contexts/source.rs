@@ -55,7 +55,7 @@ impl Source {
         self.text.lines().any(key)
     }
 
-    /// Parses the whole text. `known` names the permitted keys.
+    /// Parses the whole text. `known` names the permitted TOML keys, for the error message.
     ///
     /// # Errors
     /// [`ContextError::Syntax`], which each of the following methods also returns.

@@ -43,7 +43,7 @@ fn context() -> ContextFile {
     }
 }
 
-/// Returns the number of the next request.
+/// Protects a request. Returns the sequence number of the request.
 fn send(stored: &mut StoredContext) -> u64 {
     let mut storage = [0; 200];
     let mut frame = Frame::new(&mut storage, OVERHEAD);

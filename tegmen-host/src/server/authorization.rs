@@ -46,7 +46,8 @@ impl Drop for Authorization {
     }
 }
 
-/// Lets a policy decide later: see [`ServerBuilder::policy_later`](super::ServerBuilder::policy_later).
+/// The argument from which a policy takes the right to decide later: see
+/// [`ServerBuilder::policy_later`](super::ServerBuilder::policy_later).
 pub struct Later<'a> {
     commands: &'a mpsc::UnboundedSender<Command>,
     last: &'a Cell<u64>,
@@ -70,7 +71,7 @@ pub(crate) struct AnyPolicy(Arc<Decide>);
 type Decide = dyn Fn(&Request<'_>, &Later<'_>) -> Option<bool> + Send + Sync;
 
 impl AnyPolicy {
-    /// Makes a policy that decides at once. A request without a decision is denied.
+    /// Makes a policy that decides at once. If `policy` returns no decision on a request, the request is denied.
     pub(crate) fn of(policy: impl Policy + Send + Sync + 'static) -> Self {
         Self(Arc::new(move |request, _| Some(policy.decide(request) == Some(true))))
     }
@@ -150,7 +151,7 @@ pub(crate) fn copy_of(message: &MessageRef<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of the header and token of a message.
+/// Maximum number of bytes of the header and the token of a message.
 const MAX_HEAD: usize = 4 + 8;
-/// Bytes of the number and length of an option.
+/// Maximum number of bytes of the number and the length of an option.
 const MAX_OPTION_HEAD: usize = 5;

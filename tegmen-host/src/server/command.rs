@@ -23,11 +23,11 @@ pub(crate) enum Command {
     Decide(u64, bool),
     /// Send the list of the sessions.
     Sessions(Sender<Vec<Session>>),
-    /// End a session, and send true if the session existed.
+    /// End the session of this peer, and send true if the peer had a session.
     Close(PeerId, Sender<bool>),
     /// Take the changed paths from [`Changes`](super::notifier::Changes).
     Changed,
-    /// The representation at a path changed for some of its observers.
+    /// The representation at this path changed for some of its observers. The function selects these observers.
     ChangedFor(Arc<str>, Arc<Whom>),
     Key(FoundKey),
     /// The worker completed the private-key operation for a handshake.
@@ -50,7 +50,7 @@ pub(crate) enum Command {
     },
 }
 
-/// The answer of a key store to the question of a handshake.
+/// The answer of the key store to a handshake that needs the key of an identity.
 pub(crate) struct FoundKey {
     pub(super) peer: PeerId,
     pub(super) identity: String,

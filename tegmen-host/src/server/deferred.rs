@@ -24,7 +24,8 @@ pub(crate) struct Deferrals {
     /// True if the owner calls [`Self::take_unacknowledged`] to acknowledge requests after a delay. If false, the node
     /// acknowledges them at once.
     pub(super) acknowledges_later: bool,
-    /// The times at which requests have to be acknowledged, the earliest first.
+    /// The times at which requests have to be acknowledged, the earliest first. The second value is the number of the
+    /// request.
     unacknowledged: VecDeque<(Instant, u64)>,
     /// Responses and decisions that cannot be handled yet, because too many messages wait for an acknowledgement.
     waiting: Vec<(DeferredRequest, Outcome)>,

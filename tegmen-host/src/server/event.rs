@@ -92,7 +92,7 @@ pub enum Event {
     /// A list of revoked clients is overdue. Until the list is replaced, the server refuses all clients of the
     /// authority that issued the list. The event is reported once for each list.
     RevocationDue {
-        /// The time by which the list was to be replaced.
+        /// The time by which the operator had to replace the list.
         #[serde(serialize_with = "dated")]
         at: SystemTime,
     },
@@ -180,10 +180,10 @@ pub struct Answered {
     /// The response code.
     #[serde(serialize_with = "displayed")]
     pub code: Code,
-    /// The bytes of the request body. For a body in blocks, the sum of all blocks.
+    /// The number of bytes of the request body. If the body was in blocks, this is the sum of all blocks.
     #[serde(rename = "request_bytes")]
     pub received: usize,
-    /// The bytes of the response body. For a body in blocks, the sum of all blocks.
+    /// The number of bytes of the response body. If the body was in blocks, this is the sum of all blocks.
     #[serde(rename = "response_bytes")]
     pub sent: usize,
     /// True if this event reports only one block of a transfer. A separate event, in which this value is false, reports

@@ -77,7 +77,7 @@ impl Gate {
     }
 }
 
-/// The role of a server that answers only the ClientHellos that its gate admits.
+/// The role of a server that answers only the ClientHellos that its [`Gate`] admits.
 pub(crate) struct Limited(pub(super) Arc<Gate>);
 
 impl Limited {

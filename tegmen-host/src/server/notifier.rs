@@ -34,7 +34,7 @@ impl Changes {
         paths.insert(path.into());
     }
 
-    /// Sends a command to the same shard.
+    /// Sends a command to the shard that takes these changed paths.
     pub(super) fn send(&self, command: Command) {
         // This fails only if the server ended meanwhile, and then no shard needs the command.
         let _ = self.commands.send(command);

@@ -157,7 +157,7 @@ impl ServerOscore {
         })
     }
 
-    /// Returns the group context that an OSCORE option names, and the index of this context.
+    /// Returns the group context that an OSCORE option names. The first value is the index of this context.
     fn of_group(&self, option: &[u8]) -> Option<(u32, &SharedMember)> {
         self.contexts.find_member(&OscoreOption::parse_in_group(option).ok()?)
     }
@@ -381,7 +381,7 @@ fn compose<'f, 't>(
 /// The number of the EDHOC option.
 const EDHOC: OptionNumber = OptionNumber(combined::EDHOC_OPTION);
 
-/// Removes message_3 and the EDHOC option from a combined request, in place. Returns the request.
+/// Removes message_3 and the EDHOC option from a combined request (RFC 9668), in place. Returns the shorter request.
 fn without_message_3(datagram: &mut [u8]) -> &mut [u8] {
     let Some(plain) = split_request(datagram) else { return datagram };
     let (request, _) = datagram.split_at_mut(plain.len());
@@ -389,8 +389,8 @@ fn without_message_3(datagram: &mut [u8]) -> &mut [u8] {
     request
 }
 
-/// Returns a combined request without message_3 and the EDHOC option. Returns `None` if the datagram is not a combined
-/// request.
+/// Returns a copy of a combined request (RFC 9668), without message_3 and the EDHOC option. Returns `None` if the
+/// datagram is not a combined request.
 fn split_request(datagram: &[u8]) -> Option<Vec<u8>> {
     let message = MessageRef::parse(datagram).ok()?;
     message.option(EDHOC)?;
@@ -408,7 +408,7 @@ fn split_request(datagram: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Writes the error response to a combined request whose message_3 was refused.
+/// Writes the error response to a combined request (RFC 9668) whose message_3 was refused.
 fn refuse(
     failed: &Failed,
     request: &MessageRef<'_>,

@@ -20,7 +20,7 @@ pub struct Session {
     pub remote: SocketAddr,
     /// The identity of the client; empty if it has none.
     pub identity: String,
-    /// The principal of the client. Each request of the client has this principal: see
-    /// [`Credentials::delegated`](crate::credentials::Credentials::delegated), for example.
+    /// The principal of the client, which is also the principal of its requests. For a peer of a device,
+    /// [`Credentials::delegated`](crate::credentials::Credentials::delegated) finds the device by this principal.
     pub principal: Principal,
 }

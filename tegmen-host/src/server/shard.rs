@@ -74,8 +74,8 @@ pub(super) struct Shard<A> {
     coap_server: CoapServer<A>,
     totals: Arc<Mutex<Totals>>,
     seconds: u32,
-    /// The first value is the expiry time of the server's certificate, and the second is the time by which a CRL has to
-    /// be replaced. The Boolean in each value is true if the time has passed.
+    /// The expiry time of the server's certificate, and then the time by which a CRL has to be replaced. A value is
+    /// `None` if there is no such time. The Boolean in each value is true if the time has passed.
     ends: [Option<(SystemTime, bool)>; 2],
     /// The version of the credentials when the sessions were last checked against them.
     version: u64,

@@ -17,8 +17,8 @@ const AT_WORK: usize = 2;
 /// The minimum and the maximum of the limit of waiting handshakes. Between these two values, the limit is the number of
 /// operations in half a second, because a client repeats its ClientHello after a second.
 const WAITING: (usize, usize) = (16, 1024);
-/// After a pause without operations, the worker executes without delay the operations that its rate permits in this
-/// time.
+/// After a pause without operations, the worker executes some operations without delay: as many as its rate permits in
+/// this time.
 const CATCH_UP: Duration = Duration::from_millis(50);
 /// The nice value of the worker. If there are fewer cores than threads, the shards run first.
 #[cfg(target_os = "linux")]

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use tegmen::identity::PeerId;
 
-/// The PSK identities of the most recent handshakes. If a handshake fails because an identity is unknown, the server
-/// reports the identity to the operator.
+/// The PSK identities that clients sent in the most recent handshakes. If a handshake fails, the server reports the
+/// identity to the operator.
 #[derive(Default)]
 pub(crate) struct Tried(VecDeque<(PeerId, String)>);
 

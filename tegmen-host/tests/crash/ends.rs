@@ -200,9 +200,10 @@ impl Host {
         self.backup = std::fs::read(self.numbers()).ok();
     }
 
-    /// Restores an old file. If `in_place` is true, writes over the present file; otherwise makes a new file. The next
-    /// start must refuse the restored file, unless the file has not changed since the backup. Returns true if the start
-    /// refused it.
+    /// Restores the backup of the file of sequence numbers, and opens the context. If `in_place` is true, writes over
+    /// the present file; otherwise makes a new file. Returns false if there is no backup, or if the present file is
+    /// equal to the backup and `in_place` is true. In all other cases checks that the restored file is refused,
+    /// recovers the context, and returns true.
     pub(crate) fn restore_backup(&mut self, in_place: bool) -> bool {
         let Some(backup) = self.backup.clone() else { return false };
         if let Some(stored) = self.stored.take() {

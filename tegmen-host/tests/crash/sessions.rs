@@ -13,7 +13,7 @@ use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Duration;
 
-/// The totals of the events. The cipher of this test panics at once when a nonce is used twice.
+/// The totals of the events. Repeated nonces have no total, because the cipher of this test panics at the first one.
 #[derive(Default, Debug)]
 pub(crate) struct Counts {
     pub(crate) events: u64,
@@ -219,8 +219,8 @@ impl Scene {
         }
     }
 
-    /// Replaces the endpoint of one end by a new endpoint, which continues the stored session. The end of the session's
-    /// next lease is stored before the session uses a number of this lease.
+    /// Replaces the endpoint of one end by a new endpoint, which continues the stored session. Before the session uses
+    /// a number of its next lease (the next range of reserved record numbers), the end of this range is stored.
     fn come_back(&mut self, which: usize) {
         let seed = self.random(u64::MAX >> 1);
         let (mut node, remote) = match which {

@@ -15,7 +15,8 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 use tegmen_host::state::{self, Database, SessionFile, SessionName, Sessions, StateError, With};
 
-/// Skips nearly all numbers of the lease, so that the session needs the next lease soon. A sender may skip numbers.
+/// Skips nearly all reserved record numbers of a session, so that the session soon has to reserve the next numbers. A
+/// sender may skip numbers.
 fn hurry(node: &mut Node, peer: PeerId, end: u32) {
     let known = node.endpoint.peers.peer(peer).unwrap();
     let path = *known.path();

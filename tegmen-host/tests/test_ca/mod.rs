@@ -33,7 +33,7 @@ impl TestCa {
         self.issue_for(&key, name, ExtendedKeyUsagePurpose::ServerAuth, usage)
     }
 
-    /// Issues a certificate for a server that is valid from the beginning of 2020 to `end`.
+    /// Issues a certificate for a server. The certificate is valid from the beginning of 2020 to `end`.
     pub fn issue_until(&self, name: &str, end: time::OffsetDateTime) -> (Vec<u8>, Arc<dyn Signer>) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();

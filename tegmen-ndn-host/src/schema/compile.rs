@@ -257,7 +257,7 @@ struct Node<'c> {
 #[derive(Default)]
 struct Tree<'c> {
     nodes: Vec<Node<'c>>,
-    /// The number that the last pattern got.
+    /// The highest number that a pattern has until now.
     next_tag: i64,
 }
 

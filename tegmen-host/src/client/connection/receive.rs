@@ -62,7 +62,8 @@ impl Connection<'_> {
         opened.map_err(|reason| self.refused(reason, code))
     }
 
-    /// Records for the request with the index `at` if this request has to be sent again under other keys.
+    /// Sets the field `again` of the table entry with the index `at`: true if `request` has to be sent again under
+    /// other keys, and false otherwise.
     fn note_repetition(&mut self, at: usize, request: RequestId) {
         let again = self.oscore().is_some_and(|oscore| oscore.is_again(request));
         if let Some(place) = self.entry.places.get(at) {

@@ -106,8 +106,8 @@ impl StoredContext {
         self.is_unknown || self.rederivation.as_ref().is_some_and(|rederivation| rederivation.is_lost || exhausted)
     }
 
-    /// Returns the number of key changes since the context was opened. A request that arrived before a change cannot be
-    /// answered after it.
+    /// Returns the number of key changes since the context was opened. A request that arrived before a key change
+    /// cannot be answered after this change.
     pub fn generation(&self) -> u64 {
         self.rederivation.as_ref().map_or(0, |rederivation| rederivation.generation)
     }

@@ -55,7 +55,7 @@ pub(super) fn credential(name: &str, key: &MemberKey) -> Vec<u8> {
     ccs.finish().to_vec()
 }
 
-/// The labels of the CWT claims for the subject and the confirmation.
+/// The label of the CWT claim for the subject (`SUB`). `CNF` is the label of the claim for the confirmation.
 const SUB: i64 = 2;
 const CNF: i64 = 8;
 /// The label of a COSE_Key in the confirmation.

@@ -61,7 +61,7 @@ fn ask(member: &mut StoredMember, to: Option<&str>) -> (Vec<u8>, u64) {
     (frame.bytes().to_vec(), number)
 }
 
-/// Opens the request in a datagram. Returns true if the request is fresh.
+/// Opens the request in a datagram. Returns its payload, its identity, and true if the request is fresh.
 fn take(member: &mut StoredMember, datagram: &[u8]) -> (Vec<u8>, GroupRequest, bool) {
     let mut datagram = datagram.to_vec();
     let others = member.recipients.as_mut_slice();

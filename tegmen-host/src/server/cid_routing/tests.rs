@@ -1,7 +1,7 @@
 use super::*;
 use std::net::SocketAddr;
 
-/// Returns a path from `10.0.NETWORK.1`, and a datagram whose connection id names shard 1.
+/// Returns a path with the remote address `10.0.NETWORK.1`, and a datagram whose connection id names shard 1.
 fn from(network: u8) -> (Path, Vec<u8>) {
     let path = Path {
         local: SocketAddr::from(([127, 0, 0, 1], 5684)).into(),

@@ -29,8 +29,8 @@ fn answered(code: Code, identity: Option<&str>, block: bool, cause: Option<&str>
     Answered { remote: six(), identity, method, path, code, received, sent, block, cause }
 }
 
-/// Checks the severity, the text and the JSON of an event. The name of an event in its JSON is also the name by which a
-/// log limits it.
+/// Checks the severity, the text and the JSON of an event. Also checks that [`Event::unlimited`] and the JSON have the
+/// same name and the same address.
 #[track_caller]
 fn check(event: Event, severity: Severity, text: &str, object: Value) {
     assert_eq!(event.severity(), severity);

@@ -4,7 +4,8 @@ use std::sync::Mutex;
 use tegmen::buf::Writer;
 use tegmen::dtls::SessionState;
 
-/// Devices whose name is their number, and the numbers of the devices whose credentials were requested.
+/// A delegate with devices of the names `device1`, `device2` and so on. Its list has the number of each device whose
+/// credentials were requested.
 #[derive(Default)]
 struct Numbered(Mutex<Vec<u32>>);
 

@@ -186,8 +186,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Removes the stored sessions of peers that were displaced without a message, and the stored sessions that have
-    /// waited too long for their peers.
+    /// Removes the stored session of each peer that has no established session any more. After the time `give_up`, also
+    /// removes the stored sessions whose peers have not returned.
     pub(super) fn sweep_persisted(&mut self, now: Instant) {
         let Some(persistence) = &mut self.persistence else { return };
         let sessions = &persistence.sessions;

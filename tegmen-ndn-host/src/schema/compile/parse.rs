@@ -21,7 +21,7 @@ pub(super) enum Item {
     Call(String, Vec<Item>),
 }
 
-/// A rule in the form of the text.
+/// A rule as it is in the text, with the names of patterns.
 pub(super) struct Rule {
     pub(super) id: String,
     pub(super) line: usize,
