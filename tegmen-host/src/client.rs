@@ -286,7 +286,8 @@ impl Session {
     }
 
     /// Returns the identity that the server proved with a public key: the subject of its certificate, or the name of
-    /// its raw public key. Returns `None` if the server proved no identity in this way.
+    /// its raw public key. Returns `None` if the server proved no identity in this way. For a session from
+    /// [`Endpoint::accepted`], returns the identity of the peer in the credentials.
     pub fn server(&self) -> Option<String> {
         self.with(|connection| connection.entry.server.clone())
     }

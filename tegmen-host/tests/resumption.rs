@@ -271,8 +271,8 @@ struct Between {
 
 impl Between {
     /// Starts a forwarder. After a test sets `is_armed` to true, the forwarder answers the next ClientHello with
-    /// `answer`, or sends no answer if `answer` is `None`. It drops this ClientHello and every later ClientHello with
-    /// the same random.
+    /// `answer`, or sends no answer if `answer` is `None`. It handles every later ClientHello with the
+    /// same random in the same way. The server receives none of these messages.
     fn new(server: SocketAddr, answer: Option<&'static [u8]>) -> Self {
         let (before, behind) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         let (address, is_armed) = (before.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));

@@ -79,15 +79,16 @@ pub(super) struct SessionEntry {
     /// such an error.
     pub(super) failure: Option<ClientError>,
     pub(super) hint: Vec<u8>,
-    /// The reason why the client does not trust the public key or the certificate of the server.
+    /// The reason why the client does not trust the public key or the certificate of the server; `None` without such a
+    /// reason.
     pub(super) refusal: Option<Refusal>,
-    /// The authenticated name of the server.
+    /// The authenticated name of the server; `None` if the server proved no name.
     pub(super) server: Option<String>,
     pub(super) chain: Vec<CertificateInfo>,
     pub(super) believed_until: Option<SystemTime>,
     pub(super) kept: Option<PersistentSession>,
     pub(super) resumption: Option<ResumptionStore>,
-    /// The ticket or session id with which the owner can resume the session.
+    /// The ticket or session id with which the owner can resume the session; `None` if there is none.
     pub(super) resumable: Option<ResumableSession>,
     pub(super) resumed: bool,
     pub(super) cipher_suite: Option<CipherSuite>,

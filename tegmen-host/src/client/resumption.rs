@@ -50,7 +50,7 @@ pub(super) struct StoredSession {
     pub(super) session_id: Option<String>,
     /// The end of the lifetime, in seconds since 1970.
     pub(super) until: u64,
-    /// The authenticated name of the server.
+    /// The authenticated name of the server; `None` if the server proved no name.
     pub(super) name: Option<String>,
     /// The value of [`ResumptionStore::trust`] when the session was stored.
     #[serde(default)]
@@ -103,7 +103,7 @@ impl ResumptionStore {
         Some(if self.kept.as_ref()?.ticket.is_some() { "ticket" } else { "session id" })
     }
 
-    /// Returns the authenticated name of the server in the stored session.
+    /// Returns the name that the server proved in the stored session; `None` if there is no session or no such name.
     pub(super) fn name(&self) -> Option<String> {
         self.kept.as_ref()?.name.clone()
     }

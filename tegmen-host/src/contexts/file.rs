@@ -31,7 +31,7 @@ pub struct ContextFile {
     /// counted from one day before this time. If the file of sequence numbers is lost, this limit shows which numbers
     /// the context cannot have used.
     pub created: u64,
-    /// The expiry time, in seconds since 1970, and its text in the file.
+    /// The expiry time, in seconds since 1970, and its text in the file; `None` if the context does not expire.
     pub expires: Option<(u64, String)>,
     /// The rights of the other endpoint, as in a credentials file; `None` allows everything.
     pub allow: Option<Vec<String>>,

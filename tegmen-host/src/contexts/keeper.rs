@@ -19,7 +19,7 @@ use tegmen_store::{Database, LEASE, Numbers, Place};
 pub(super) struct Terms {
     /// The time at which the context was made, in seconds since 1970.
     pub(super) created: u64,
-    /// The expiry time, in seconds since 1970, and its text in the file.
+    /// The expiry time, in seconds since 1970, and its text in the file; `None` if the context does not expire.
     pub(super) expires: Option<(u64, String)>,
     /// The key of the database row that stores the sequence numbers, if the context uses a database.
     pub(super) row: String,

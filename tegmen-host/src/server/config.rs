@@ -197,7 +197,7 @@ pub struct ServerTrust {
     /// The public keys of the server, and the clients that it trusts. With `None` the server has only the cipher suites
     /// of [`ServerConfig::dtls`] that use pre-shared keys.
     pub public_keys: Option<PublicKeys>,
-    /// A source of pre-shared keys that the credentials do not have.
+    /// A source of pre-shared keys that the credentials do not have; `None` if there is no such source.
     pub key_store: Option<Arc<dyn KeyStore>>,
     /// The server uses an answer of the key store only when a multiple of this interval has passed since it asked the
     /// key store. So the delay does not reveal if an identity exists. Choose an interval that is longer than the usual
@@ -216,7 +216,7 @@ impl Default for ServerTrust {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerLog {
-    /// The path of the key log (RFC 9850). A reader of this file can decrypt the traffic.
+    /// The path of the key log (RFC 9850); `None` writes no key log. A reader of this file can decrypt the traffic.
     pub key_log: Option<PathBuf>,
     /// True if the server reports every request, and each block of a transfer, to the event function. If this is false,
     /// the server reports only requests that it answered with a 5.xx response.

@@ -47,7 +47,7 @@ impl OpenedRequest for OscoreExchange {
 /// The contexts of a server, and the protected requests that proxies have cut into blocks.
 pub(super) struct ServerOscore {
     contexts: Contexts,
-    /// The EDHOC responder, which makes contexts.
+    /// The EDHOC responder, which makes contexts; `None` if the server does not use EDHOC.
     edhoc: Option<EdhocServer>,
     hosts: VirtualHosts,
     /// The blocks of protected requests. OSCORE does not authenticate a single block, so the server stores only a few

@@ -79,7 +79,8 @@ pub(crate) struct CoapServer<A> {
 pub(crate) struct Resources<A> {
     pub(crate) application: A,
     hosts: VirtualHosts,
-    /// The EDHOC responder, which answers requests to its path in place of the application.
+    /// The EDHOC responder, which answers requests to its path in place of the application; `None` if the server does
+    /// not use EDHOC.
     pub(super) edhoc: Option<EdhocServer>,
     pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(crate) notifier: Notifier,

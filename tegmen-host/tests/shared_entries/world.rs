@@ -181,7 +181,7 @@ impl Line {
 pub(crate) struct Person {
     pub(crate) member: Member,
     line: Line,
-    /// Max-Age of the last response: outside OSCORE, and inside OSCORE.
+    /// The two values of Max-Age in the last response: outside OSCORE, and inside OSCORE. `None` if a value is missing.
     pub(crate) ages: Option<(u32, u32)>,
 }
 

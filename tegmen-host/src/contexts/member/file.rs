@@ -48,7 +48,7 @@ pub struct MemberFile {
     /// The time of creation, in seconds since 1970. It limits the sequence numbers that may have been used: see
     /// [`ContextFile::created`](crate::contexts::ContextFile::created).
     pub created: u64,
-    /// The expiry time, in seconds since 1970, and its text in the file.
+    /// The expiry time, in seconds since 1970, and its text in the file; `None` if the context does not expire.
     pub expires: Option<(u64, String)>,
     /// The other members.
     pub others: Vec<OtherMember>,
