@@ -4,13 +4,15 @@
 
 use tegmen_base::crypto::{NotAuthentic, Unsupported};
 
-/// The blocks and the mask for one message. They exist only if CCM supports the lengths of the message.
+/// The first MAC block, the first counter block and the mask of the tag for one message. `new` makes this value only if
+/// CCM supports the lengths of the nonce, the associated data, the body and the tag.
 pub(crate) struct Shape {
     /// Block 0 of the MAC: flags, nonce and length of the body.
     pub(crate) first: u128,
     /// Counter block 0.
     pub(crate) counter: u128,
-    /// A mask for the tag: its lowest bytes, as many as the tag has, have only bits 1.
+    /// A mask for the tag. In the lowest bytes of the mask all bits are 1, and the number of these bytes is the length
+    /// of the tag. All other bits are 0.
     mask: u128,
 }
 

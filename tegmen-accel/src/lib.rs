@@ -5,9 +5,9 @@
 //! instructions, [`seal`] and [`open`] use the block cipher of the crate `aes`, which takes constant time on every
 //! processor.
 //!
-//! This crate has `unsafe` code: loads of vectors, and calls of functions after a check of the processor. Of the
-//! other libraries of the workspace, only `tegmen-trust` has `unsafe` code, in one file. This crate will be removed
-//! if another crate reaches its speed.
+//! This crate has `unsafe` code: it loads vectors, and calls functions that need AES instructions after it has checked
+//! that the processor has them. Of the other libraries of the workspace, only `tegmen-trust` has `unsafe` code, in one
+//! file. This crate will be removed if another crate reaches its speed.
 
 mod block;
 pub mod portable;

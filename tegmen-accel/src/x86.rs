@@ -158,8 +158,8 @@ fn counter_block(base: __m128i, low: u32) -> __m128i {
     _mm_insert_epi32(base, low.swap_bytes() as i32, 3)
 }
 
-/// Encrypts six blocks, each after the previous block, as the MAC of a record does. Encrypts five further blocks in
-/// parallel to them, as the key stream does.
+/// Encrypts six blocks in a chain: the output of each block is the input of the next block, as in the MAC of a record.
+/// At the same time encrypts five further blocks, which do not depend on each other, as in the key stream of a record.
 #[target_feature(enable = "aes,sse4.1")]
 fn bare_record(keys: &Keys, block: [u8; 16]) -> [u8; 16] {
     let keys = &load_keys(keys);
@@ -189,7 +189,7 @@ fn encrypt(keys: &[__m128i; 11], block: __m128i) -> __m128i {
     _mm_aesenclast_si128(block, *last)
 }
 
-/// Encrypts two blocks, round by round.
+/// Encrypts two blocks at once: each round of AES is computed for both blocks before the next round.
 #[inline]
 #[target_feature(enable = "aes,sse4.1")]
 fn encrypt2(keys: &[__m128i; 11], a: __m128i, b: __m128i) -> (__m128i, __m128i) {
@@ -203,9 +203,10 @@ fn encrypt2(keys: &[__m128i; 11], a: __m128i, b: __m128i) -> (__m128i, __m128i) 
     (_mm_aesenclast_si128(a, *last), _mm_aesenclast_si128(b, *last))
 }
 
-/// Expands the key (FIPS 197, section 5.2) without `aeskeygenassist`, which is slow. Uses the instruction for the last
-/// round of AES in its place. If all four columns of the block are equal, ShiftRows changes nothing, so this
-/// instruction computes SubWord. The round key of this round adds the round constant.
+/// Expands the key (FIPS 197, section 5.2) without the slow instruction `aeskeygenassist`. Uses `aesenclast`, the
+/// instruction for the last round of AES, instead. If all four columns of its input are equal, the step ShiftRows
+/// changes nothing. So `aesenclast` computes SubWord of each column, and combines the result with its second operand by
+/// XOR. This operand is the round constant of the key expansion.
 #[target_feature(enable = "aes,sse4.1")]
 fn expand(key: &[u8; 16], keys: &mut Keys) {
     let rotated = _mm_set1_epi32(0x0c0f_0e0d);

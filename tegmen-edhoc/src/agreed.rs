@@ -46,6 +46,7 @@ fn export<C: Crypto>(provider: &mut Provider<'_, C>, state: &Completed, label: u
     secret::wipe(&mut bytes);
 }
 
-/// Labels of the exporter (RFC 9528, section 10.1).
+/// The label with which the exporter gives the OSCORE Master Secret (RFC 9528, section 10.1). `MASTER_SALT` is the
+/// label for the OSCORE Master Salt.
 const MASTER_SECRET: u8 = 0;
 const MASTER_SALT: u8 = 1;

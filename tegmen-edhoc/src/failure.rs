@@ -24,7 +24,7 @@ pub enum Failure {
     NotAuthentic,
     /// A message has external authorization data that are critical and not supported.
     CriticalData,
-    /// Our credential has no `kid`, but must be sent by its `kid`.
+    /// Our credential has no `kid`, but this message would have to identify the credential by its `kid`.
     NoKid,
     /// The crypto provider has no key agreement on P-256.
     Unsupported,
@@ -95,7 +95,8 @@ impl<'m> PeerError<'m> {
     }
 }
 
-/// The error codes ERR_CODE (RFC 9528, section 9.5).
+/// The error code (ERR_CODE) of an unspecified error. This constant and the two constants below are the error codes of
+/// RFC 9528, section 9.5, that this crate knows.
 const UNSPECIFIED: u8 = 1;
 const WRONG_SUITE: u8 = 2;
 const UNKNOWN_CREDENTIAL: u8 = 3;

@@ -1,5 +1,5 @@
-//! Compares the messages of both roles with those of RFC 9529, section 3, byte for byte. Also tests the invalid
-//! messages of section 4.
+//! Compares the messages of initiator and responder byte for byte with the messages in RFC 9529, section 3. Also tests
+//! the invalid messages of section 4.
 
 #[path = "common/scripted.rs"]
 mod scripted;
@@ -23,7 +23,7 @@ impl Traces {
         Self(serde_json::from_str(include_str!("../../vectors/edhoc_rfc9529_static_dh.json")).unwrap())
     }
 
-    /// Returns the value in the step `step` of the trace whose label begins with `label`.
+    /// Finds in the step `step` of the trace the first value whose label begins with `label`. Returns its bytes.
     fn get(&self, step: &str, label: &str) -> Vec<u8> {
         let cases = self.0["vectors"].as_array().unwrap();
         let text = |case: &Value, key: &str| case[key].as_str().unwrap().to_owned();

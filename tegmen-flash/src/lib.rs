@@ -27,7 +27,7 @@ pub trait Flash {
     /// Length of a page in bytes, a multiple of [`RECORD_LEN`].
     const PAGE_LEN: usize;
 
-    /// Reads from one of the two pages.
+    /// Reads [`RECORD_LEN`] bytes of a page into `out`, beginning at the offset `at`.
     fn read(&self, page: Page, at: usize, out: &mut [u8; RECORD_LEN]);
 
     /// Writes one record at an offset that is a multiple of [`RECORD_LEN`]. No record may have been written at this

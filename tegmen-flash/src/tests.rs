@@ -1,7 +1,8 @@
 use super::*;
 use std::vec::Vec;
 
-/// Two pages of 10 records each. The power fails after this number of bytes was programmed or erased.
+/// Two pages of 10 records each. `power` is the number of bytes that can still be programmed or erased before the power
+/// fails; with `None` the power does not fail.
 struct Model {
     pages: [Vec<u8>; 2],
     power: Option<usize>,
@@ -13,7 +14,7 @@ impl Model {
         Self { pages: [std::vec![0xff; 120], std::vec![0xff; 120]], power: None, erased: 0 }
     }
 
-    /// Returns an error if the power has failed. Otherwise, counts one more changed byte.
+    /// Returns an error if the power has failed. If it has not failed, subtracts one byte from `power`.
     fn step(&mut self) -> Result<(), ()> {
         match &mut self.power {
             Some(0) => Err(()),

@@ -179,7 +179,8 @@ struct Port {
     last: Instant,
 }
 
-/// A remote as the mote sees it: its address, and the port of the mote to which it sends.
+/// The key of a remote in the tables of the bridge: the port of the mote to which the remote sends, and the address of
+/// the remote in the packets to the mote.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Remote {
     mote_port: u16,
@@ -446,7 +447,8 @@ impl Bridge {
     }
 }
 
-/// Returns the address as in a packet: 16 bytes and a port. The zone of a link-local address is left out.
+/// Returns the parts of an address that a packet contains: the 16 bytes of the IPv6 address, and the port. The zone of
+/// a link-local address is left out.
 fn plain_address(address: SocketAddr) -> Address {
     Address { scope: 0, ..Address::from(address) }
 }

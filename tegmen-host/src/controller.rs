@@ -140,6 +140,7 @@ impl Controller {
     /// Joins the group, and stores the membership in a directory. If the directory has an older membership in this
     /// group, the new membership replaces it. End the program that uses the older membership before this call.
     ///
+    /// # Errors
     /// [`ControllerError::Membership`] if the interface does not exist, or if a program uses the directory. In both
     /// cases the controller has received no request. Any other [`ControllerError`] if the request fails, or if the
     /// membership cannot be stored. If the controller has admitted the device, the keys of an older membership are no
@@ -211,7 +212,7 @@ impl Controller {
         }
     }
 
-    /// Asks for the keys of a member in the current epoch.
+    /// Asks the controller for the keys that this client, as a member of the group, has in the current epoch.
     ///
     /// # Errors
     /// [`ControllerError`].
@@ -341,9 +342,9 @@ impl ControllerError {
 pub struct Pace {
     /// Maximum random time before a request.
     pub jitter: Duration,
-    /// The interval after a request that brought new keys.
+    /// The interval before the next request, if the last request brought new keys.
     pub shortest: Duration,
-    /// The maximum interval after requests that brought no new keys, or that failed.
+    /// The maximum interval before the next request, if requests brought no new keys or failed.
     pub longest: Duration,
 }
 

@@ -7,9 +7,9 @@
 //!
 //! * The first ring has the replies to requests that must not be executed twice. These replies are removed only when
 //!   they expire.
-//! * The second ring has the replies that may be lost.
-//! * The third ring is small. It has the replies that may be lost, for peers that make many requests. So these replies
-//!   do not displace the replies to other peers.
+//! * The second ring has replies that may be lost, because their requests may be executed again.
+//! * The third ring is small. It also has replies that may be lost, but only for peers that make many requests. So
+//!   these replies do not displace the replies to other peers.
 //!
 //! If the first ring needs a segment and no segment is free, it takes a segment of the second or the third ring.
 
@@ -83,7 +83,8 @@ pub struct PoolPeer {
     owner: u32,
     /// The index of the first exchange that this end began with the peer, or [`NONE`].
     sent: u32,
-    /// The hash of the newest message of the peer that this end answered. `last_message_id` is its Message ID.
+    /// The hash of the newest message of the peer that this end answered. `last_message_id` is the Message ID of the
+    /// same message.
     last_print: u32,
     last_message_id: u16,
     /// The number of requests of the peer since the time `second`, in ticks.
@@ -274,7 +275,8 @@ impl ExchangePool {
         }
     }
 
-    /// Frees space in a ring for the longest record. Returns false if no space can be freed.
+    /// Frees space in a ring for one reply of the maximum length with its header, if there is not enough space. Returns
+    /// false if no space can be freed.
     #[inline]
     fn make_room(&mut self, now: u32, which: Which) -> bool {
         self.ring(which).has_room() || self.make_new_room(now, which)
@@ -462,7 +464,7 @@ fn tag([k0, k1, ..]: &[u64; 4], owner: u32, message_id: u16, print: u32) -> Tag 
     Tag::of(fold(word ^ k0, u64::from(message_id) ^ k1))
 }
 
-/// Multiplies two numbers, and combines both halves of the product in one word.
+/// Multiplies two numbers, and combines the two halves of the product (64 bits each) by XOR.
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64

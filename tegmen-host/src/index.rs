@@ -156,12 +156,12 @@ impl Index {
     }
 }
 
-/// Returns the tag and the position in a slot; `None` if it is empty.
+/// Returns the tag and the position in a slot; `None` if the slot is empty.
 fn taken(slot: u64) -> Option<(Tag, u32)> {
     (slot != 0).then_some((Tag((slot >> 32) as u32), (slot as u32).wrapping_sub(1)))
 }
 
-/// Multiplies two numbers, and combines both halves of the product in one word.
+/// Multiplies two numbers, and combines the two halves of the product (64 bits each) by XOR.
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64

@@ -35,7 +35,8 @@ pub struct GroupTotals {
     pub epochs: u64,
     /// The number of rekey messages that were sent, counting repetitions.
     pub messages: u64,
-    /// Rekey messages that could not be made or sent, and background changes that failed.
+    /// The number of failures: messages that the system did not send, changes of a group whose messages could not be
+    /// made, and changes of a group that failed in the background.
     pub failures: u64,
 }
 

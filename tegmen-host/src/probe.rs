@@ -320,8 +320,8 @@ struct Seen {
     choice: Option<Choice>,
     cookie_len: Option<usize>,
     our_id_len: usize,
-    /// Every handshake message and every protected record until now: true if the probe sent it, and a text of its type
-    /// and number.
+    /// Every handshake message and every protected record until now. The first value is true if the probe sent the
+    /// message or record. The second value is a text with its type and number.
     known: Vec<(bool, String)>,
 }
 

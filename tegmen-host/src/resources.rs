@@ -130,8 +130,8 @@ pub struct ListedPath {
 /// The resources of a server by their paths, without leading slashes. All clones serve the same resources.
 #[derive(Clone)]
 pub struct Resources {
-    /// The version of the resources that this clone serves. The clone replaces it when it finds a newer version in
-    /// [`Newest`].
+    /// The version of the resources that this clone serves. The clone replaces this version when it finds a newer one
+    /// in [`Newest`].
     set: Arc<Set>,
     newest: Arc<Newest>,
     running: Arc<Semaphore>,

@@ -41,9 +41,10 @@ pub struct ResumptionConfig {
     /// Maximum number of sessions that the server stores under a session id, for clients that do not support tickets; 0
     /// stores none. Each session takes about 250 bytes.
     pub max_ids: usize,
-    /// The time for which a client may resume after it proved its key. A ticket key encrypts tickets for half of this
-    /// time, and decrypts them for the whole time after that. An attacker that gets the ticket keys can read the
-    /// sessions of all tickets that are encrypted under these keys.
+    /// The time for which a client may resume after it proved its key. The server encrypts tickets under one ticket key
+    /// for half of this time. When the next key has replaced this key, the server can still decrypt tickets with it
+    /// for the whole time. An attacker that gets the ticket keys can read the sessions of all tickets that are
+    /// encrypted under these keys.
     pub lifetime: Duration,
     /// The file of the ticket keys. With a file, tickets survive a restart, and every server with the same file accepts
     /// them. `None` keeps the keys in memory.
@@ -145,7 +146,7 @@ const RAW: u8 = 1;
 const CERTIFICATE: u8 = 2;
 
 impl ServerResumption {
-    /// Returns a state that resumes nothing.
+    /// Returns the state of a server that resumes no session.
     pub(crate) const fn none() -> Self {
         Self { own: None, devices: None }
     }
@@ -180,7 +181,8 @@ impl ServerResumption {
     /// each second.
     ///
     /// # Errors
-    /// The problem with the file. It is reported once until the file changes. The keys in memory remain valid.
+    /// The problem with the file. The same problem is returned only once until the file changes. The keys in memory
+    /// remain valid.
     pub(crate) fn tick<C: Crypto>(&self, crypto: &mut C) -> Result<(), TicketKeyError> {
         let Some(inner) = &self.own else { return Ok(()) };
         let mut ring = lock(&inner.ring);

@@ -19,7 +19,7 @@ const OUTGOING: usize = 1536;
 /// chain, and for each byte of the chain one bit that shows whether the byte has arrived.
 const INCOMING: usize = 6144;
 
-/// Maximum number of paths that are prefetched together.
+/// Maximum number of paths whose entries one call of [`Slab::prefetch`] loads into the cache of the processor.
 pub const BATCH: usize = 32;
 
 /// Number of peers below which the table prefetches nothing. All data that a search reads is then in the cache of the

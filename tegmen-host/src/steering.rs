@@ -56,8 +56,9 @@ pub enum SteeringError {
     System(#[from] io::Error),
 }
 
-/// A function that takes the address of a server or device that refuses datagrams. The gateway calls this function
-/// once, and again only after a datagram came from that address.
+/// A function that takes the address of a server or device that refuses datagrams. The gateway calls this function at
+/// the first refusal. It calls the function at a later refusal only if a datagram from that address came in the
+/// meantime.
 pub type RefusedSink = Arc<dyn Fn(SocketAddr) + Send + Sync>;
 
 /// The counts of a gateway.
@@ -107,8 +108,8 @@ impl Shared {
         Self { socket, on_refused, refused, remotes, to_server, to_device, to_remotes, unsent }
     }
 
-    /// Notes whether the server or the device accepts or refuses datagrams. Reports `address` when this end begins to
-    /// refuse datagrams.
+    /// Notes that the server or the device (`end`) accepts or refuses datagrams. Calls the [`RefusedSink`]
+    /// with `address` if this end refuses a datagram now, and did not refuse the last datagram.
     fn note(&self, end: End, address: SocketAddr, is_refused: bool) {
         let [server, device] = &self.refused;
         let refused = if end == End::Server { server } else { device };

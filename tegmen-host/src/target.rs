@@ -252,8 +252,8 @@ impl Target<'_> {
         std::str::from_utf8(written).unwrap_or(PREFIX)
     }
 
-    /// True if `path` is the path of the target, or of a resource below it. The proxy checks with this function that
-    /// the policy of the server decided on the path of this target.
+    /// True if `path` is the path of the target, or of a resource below the target. The proxy checks with this function
+    /// that the policy of the server decided on the path of this target.
     pub(crate) fn has(&self, path: &str) -> bool {
         let behind = path.strip_prefix(self.write_prefix(&mut [0; LONGEST_PREFIX]));
         behind.is_some_and(|behind| behind.is_empty() || behind.starts_with('/'))

@@ -43,7 +43,7 @@ pub struct Socket {
 /// The reason why a socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Another socket has the port.
+    /// Another socket is already bound to the port at this address.
     #[error("{address} is in use: end the program that has it (`ss -ulpn 'sport = :{}'` names it) or choose another port", address.port())]
     InUse {
         /// The address.
@@ -69,7 +69,7 @@ pub enum BindError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The server would join a group, but has no socket that could send its responses.
+    /// The server is configured to join a group, but has no socket that could send its responses to the requests.
     #[error("nothing answers the group {group}: serve plain CoAP (--plain) at an address of the same family")]
     NobodyAnswers {
         /// The group.

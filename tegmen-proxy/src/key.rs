@@ -8,7 +8,7 @@ use tegmen::coap::{self, Code, MessageRef, OptionNumber};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Target<'m> {
     /// The value of Uri-Host: a name, or an address as text. The case of letters in a name has no meaning (RFC 7252,
-    /// section 6.1), so the owner must compare names without regard to case.
+    /// section 6.1), so the application that owns the proxy must compare names without regard to case.
     pub host: &'m [u8],
     /// The value of Uri-Port; 5683 without the option.
     pub port: u16,

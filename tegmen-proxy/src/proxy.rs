@@ -167,8 +167,8 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         Target::of(&self.request.message()?).ok()
     }
 
-    /// Answers with an error code the request that must be forwarded: 5.02 if the owner does not know the target, 4.03
-    /// if clients are not allowed to use the target.
+    /// Refuses the request that must be forwarded: its client gets the error code `failed`. Use 5.02 if the owner does
+    /// not know the target, and 4.03 if clients are not allowed to use the target.
     pub fn refuse(&mut self, failed: Code) {
         if let Some(asked) = self.asked.take() {
             self.wait(Waiting { sent: None, asked, failed });

@@ -375,8 +375,8 @@ impl World {
         }
     }
 
-    /// Ends all power cuts, and restarts the proxy. Returns true if the client then gets a response after at most one
-    /// challenge.
+    /// Lets no power fail from now on, and restarts the proxy. Then lets the client send two requests. Returns true if
+    /// the client accepts a response, so that at most one Echo challenge came before it.
     fn is_back(&mut self) -> bool {
         (self.fails, self.scene) = (false, Scene::new());
         let before = self.counts.answered;

@@ -1,5 +1,5 @@
-//! Tests a proxy for devices. Clients and an origin exchange datagrams with it, and there is a test for each of its
-//! rules.
+//! Tests a proxy for devices. Clients and an origin exchange datagrams with the proxy. There is a test for each rule
+//! that the proxy follows.
 
 mod scene;
 

@@ -69,8 +69,8 @@ impl HostCrypto {
         Ok(())
     }
 
-    /// Writes secrets to a key log (RFC 9850), each line in one piece. Anyone who can read the log can decrypt the
-    /// traffic.
+    /// Writes the master secrets of later handshakes to `log`, in the format of a key log (RFC 9850). Writes each line
+    /// with one call. Anyone who can read the log can decrypt the traffic.
     pub fn add_key_log(&mut self, log: Box<dyn Write + Send>) {
         self.key_logs.push(log);
     }
@@ -236,8 +236,8 @@ impl Schedules {
         Self { slots: vec![zero; entries.max(1).next_power_of_two()].into() }
     }
 
-    /// Returns the schedule of `key`. If the slot has another key, expands `key` into the slot. `other` is 0 or 1, and
-    /// gives two keys with the same nonces different slots.
+    /// Returns the schedule of `key`. If the slot has another key, expands `key` into the slot. `other` is 0 or 1: two
+    /// keys that use the same nonces get different slots if `other` differs.
     #[inline]
     fn find(&mut self, key: &[u8; KEY_LEN], nonce: &[u8], other: u32) -> &KeySchedule {
         let salt = nonce.first_chunk().map_or(0, |salt| u32::from_le_bytes(*salt)) ^ other;

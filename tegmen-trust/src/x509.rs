@@ -77,8 +77,8 @@ pub struct Verified<'c> {
     /// The SubjectPublicKeyInfo in DER, of a kind that [`verify_digest`] accepts. The handshake must prove that the
     /// peer has the private key.
     pub spki: &'c [u8],
-    /// The subject of the peer's certificate (RFC 4514: `CN=device1,O=Works`), or the name that the allow list gives
-    /// its key.
+    /// The subject of the peer's certificate (RFC 4514: `CN=device1,O=Works`). For a raw public key, the name that the
+    /// allow list has for this key.
     pub name: String,
     /// The DNS names, addresses and URIs in the peer's certificate (subjectAltName).
     pub names: Vec<String>,

@@ -11,8 +11,9 @@ const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../vectors/pkits/");
 /// 1 June 2020 in seconds since 1970. The certificates are valid from 2010 to 2030.
 const NOW: u64 = 1_590_969_600;
 
-/// The cases of unsupported features: section, first and last number, and the reason. A path that must be refused is
-/// refused here too. The reason of the refusal differs from the reason in the document.
+/// The cases about features that the verifier does not support: the section, the numbers of the cases in this section,
+/// and the feature. The verifier must refuse each invalid path of these cases, but its reason may differ from the
+/// reason in the document. It may also refuse the valid paths.
 const SKIPPED: &[(&str, std::ops::RangeInclusive<u32>, &str)] = &[
     ("4.1", 4..=6, "DSA"),
     ("4.2", 3..=3, "a notBefore in 1950: times begin in 1970"),

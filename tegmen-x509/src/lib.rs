@@ -2,11 +2,12 @@
 //!
 //! A [`Path`] takes the certificates of a peer one after the other, beginning with the peer's own. It does not store
 //! whole certificates, but only the data for the check of the next one: about 270 bytes, regardless of the length of
-//! the certificates. [`Path::take`] takes the certificates of
-//! [`Need::VerifyCertificate`](tegmen::dtls::Need::VerifyCertificate), which arrive one at a time. The receive buffer
-//! of the handshake then only has to hold the longest certificate. [`Rules::verify`] takes the whole list of
-//! [`Need::VerifyPeer`](tegmen::dtls::Need::VerifyPeer). The receive buffer must then hold the longest list, and in
-//! addition one bit for each byte of the list.
+//! the certificates. The handshake can pass certificates in two ways. With
+//! [`Need::VerifyCertificate`](tegmen::dtls::Need::VerifyCertificate) it passes them one at a time, and the application
+//! gives each to [`Path::take`]. The receive buffer of the handshake then only has to hold the longest certificate.
+//! With [`Need::VerifyPeer`](tegmen::dtls::Need::VerifyPeer) it passes the whole list, and the application gives the
+//! list to [`Rules::verify`]. The receive buffer must then hold the longest list, and in addition one bit for each byte
+//! of the list.
 //!
 //! An accepted path has certificates of version 3, keys on secp256r1, and signatures of ECDSA with SHA-256. Each
 //! certificate is signed by the next one, and the last one is signed by an [`Anchor`]. There are at most
@@ -146,8 +147,8 @@ pub enum Refusal {
     /// The extended key usage of a certificate does not contain the required purpose (RFC 5280, section 4.2.1.12).
     /// Issue a certificate with this purpose.
     WrongPurpose,
-    /// The key usage of the end entity lacks digitalSignature, or that of a CA lacks keyCertSign (RFC 5280, section
-    /// 4.2.1.3).
+    /// The key usage of the end entity lacks digitalSignature, or the key usage of a CA lacks keyCertSign (RFC 5280,
+    /// section 4.2.1.3).
     WrongKeyUsage,
     /// The end entity is a CA. Issue a separate certificate for the end entity.
     EndEntityIsCa,

@@ -16,7 +16,8 @@ fn hex(digits: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
 }
 
-/// Finds the subject and the public key of an anchor, whose subject is equal to its issuer.
+/// Returns the anchor with the subject and the public key of a certificate. The subject of this certificate must be
+/// equal to its issuer.
 fn anchor(der: &[u8]) -> Anchor<'_> {
     let names: Vec<usize> = (0..der.len() - 4).filter(|at| der[*at..].starts_with(&[0x30, 0x15, 0x31])).collect();
     let key = (0..der.len() - 91).find(|at| der[*at..].starts_with(&[0x30, 0x59, 0x30])).unwrap();

@@ -99,9 +99,9 @@ impl EdhocServer {
     /// The path of the resource, without a leading slash.
     pub const PATH: &str = tegmen_edhoc::transfer::PATH;
 
-    /// Returns a responder with this key. `learn` returns a principal for each name and its rights, as
-    /// [`Credentials::learn`](crate::credentials::Credentials::learn) does. Starts a thread that answers the requests
-    /// to `/.well-known/edhoc`.
+    /// Returns a responder with this key. `learn` takes the name and the rights of a peer, and returns the principal of
+    /// the peer, as [`Credentials::learn`](crate::credentials::Credentials::learn) does. Starts a thread that answers
+    /// the requests to `/.well-known/edhoc`.
     ///
     /// # Errors
     /// The error of the system, if it provides no thread or no randomness.

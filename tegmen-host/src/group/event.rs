@@ -12,15 +12,15 @@ pub enum MembershipEvent {
         /// The number of the epoch that has begun.
         epoch: u16,
     },
-    /// The member may have missed an epoch, and asks the controller for its keys. The cause is not authenticated, so an
-    /// attacker on the network can produce it. The member limits the number of its requests.
+    /// The member may have missed an epoch, and asks the controller for the current keys. The cause is not
+    /// authenticated, so an attacker on the network can produce it. The member limits the number of its requests.
     Behind {
         /// The number of the epoch in which the member is.
         epoch: u16,
         /// The reason why the member may have missed an epoch.
         why: Behind,
     },
-    /// The controller gave the member its keys.
+    /// The controller gave the member the keys of the current epoch.
     CaughtUp {
         /// The number of the current epoch.
         epoch: u16,
@@ -29,7 +29,7 @@ pub enum MembershipEvent {
     },
     /// The controller has evicted the member.
     Evicted,
-    /// The member asked the controller for its keys, and did not get them.
+    /// The member asked the controller for the current keys, and did not get them.
     NotAsked {
         /// The error and its correction.
         problem: String,

@@ -120,8 +120,8 @@ pub struct JoinRequest {
     /// The URI at which the member receives messages of the controller. The host of this URI is the source address of
     /// the member's responses.
     pub control_uri: Option<String>,
-    /// True if the member checks the signatures of rekey messages. For a member that does not, the controller sends
-    /// separate rekey messages.
+    /// True if the member checks the signatures of rekey messages. To a member that does not check them, the controller
+    /// sends separate rekey messages.
     pub checks_signatures: bool,
     /// The filter for the public keys in the response; `None` for no public keys.
     pub creds: Option<CredsFilter>,

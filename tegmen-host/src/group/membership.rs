@@ -86,13 +86,13 @@ pub(super) struct State {
     keys: GroupKeys,
     path: KeyPath<NODES>,
     numbers: Place,
-    /// The last lease that is on disk: its epoch, and the ends of the numbers that the member may use for requests and
-    /// for responses in this epoch.
+    /// The last lease that is on disk: its epoch, the number after the last number for requests, and the number after
+    /// the last number for responses. The member may use only lower numbers in this epoch.
     kept: Kept,
     pub(super) groups: Box<OneGroup>,
     pub(super) principal: Principal,
     behind: Option<Behind>,
-    /// Number of records of the current epoch that did not open since the last record that opened.
+    /// Number of records of the current epoch that the member could not open since the last record that it opened.
     not_opened: u32,
     /// The epoch for which the controller last gave the public keys of other members; 0 if the controller has given
     /// none since the process started.
@@ -346,7 +346,8 @@ impl Membership {
     }
 
     /// Compares the epoch in the header of a protected record with the epoch of the member, before the record is
-    /// opened. A later epoch shows that the member has missed messages of the controller.
+    /// opened. If the record has a later epoch, the member may have missed messages of the controller, and asks it for
+    /// keys. The header is not authenticated yet.
     pub(crate) fn note_epoch(&self, record: &[u8]) {
         let Some(&[content_type, _, _, high, low]) = record.first_chunk() else { return };
         let epoch = u16::from_be_bytes([high, low]);
@@ -365,8 +366,9 @@ impl Membership {
         }
     }
 
-    /// Counts a record of the current epoch that did not open. A record that opened sets the count to 0. At
-    /// [`NOT_OPENED`] records the member may have missed an epoch.
+    /// Counts the consecutive records of the current epoch that the member could not open. A record that it opened sets
+    /// the count to 0. When the count reaches [`NOT_OPENED`], the member may have missed an epoch, and asks the
+    /// controller for keys.
     pub(super) fn note_opened(&self, state: &mut State, is_opened: bool) {
         state.not_opened = if is_opened { 0 } else { state.not_opened.saturating_add(1) };
         if state.not_opened >= NOT_OPENED {
@@ -569,8 +571,8 @@ impl State {
         Ok(())
     }
 
-    /// Writes the end of the next lease to disk. The lease reserves numbers for requests, and the same numbers for
-    /// responses.
+    /// Writes the end of the next lease to disk. Requests and responses have separate numbers, and the lease has the
+    /// same end for both.
     fn lease(&mut self) -> Result<(), MembershipError> {
         let used = if self.kept.epoch == self.keys.epoch { self.kept.requests.max(self.kept.responses) } else { 0 };
         let end = used.saturating_add(LEASE);

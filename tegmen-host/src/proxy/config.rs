@@ -21,7 +21,7 @@ pub struct ProxyConfig {
     /// The virtual hosts of the reverse proxy. If there are any, a request with another Uri-Host is refused with 4.04,
     /// unless the Uri-Host is an address.
     pub hosts: Vec<VirtualHost>,
-    /// Maximum number of bytes of stored responses, including their keys.
+    /// Maximum number of bytes of stored responses, including their cache keys.
     pub cache: usize,
     /// Maximum number of bytes of the stored responses that the requests of one client cause. Clients without a proved
     /// identity are counted by address.

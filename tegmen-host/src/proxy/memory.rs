@@ -7,7 +7,7 @@ use tegmen::coap::cache::{CacheStorage, Stored};
 use tegmen::identity::{Identity, Principal};
 use tegmen::time::Instant;
 
-/// Bytes of a stored response in addition to its payload and its key.
+/// Bytes of a stored response in addition to its payload and its cache key.
 const OVERHEAD: usize = 256;
 /// An index that stands for no place, at the end of a chain. A place is the memory of one stored response.
 const NONE: u32 = u32::MAX;

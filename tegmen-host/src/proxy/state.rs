@@ -89,7 +89,8 @@ pub(super) struct Waiter {
     pub(super) known: Vec<Vec<u8>>,
 }
 
-/// The decision for a request that the cache does not answer. The last variant means that too many requests wait.
+/// The decision for a request that the cache does not answer. With `Begins` the proxy sends the request to the origin.
+/// With `Full` the proxy refuses the request, because too many requests wait.
 pub(super) enum Room {
     /// The request waits for the response to an equal request, which the proxy has already sent to the origin. The
     /// value is the number of the earlier request.

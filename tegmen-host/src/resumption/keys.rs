@@ -132,7 +132,8 @@ impl Ring {
         self.read(&mut handle, file)
     }
 
-    /// Reads the keys from the open file. Keeps the keys in memory if the file is empty.
+    /// Reads the keys from the open file, in place of the keys in memory. If the file is empty, the keys in memory do
+    /// not change.
     fn read(&mut self, handle: &mut File, file: &Path) -> Result<(), TicketKeyError> {
         let failed = |source| TicketKeyError::File { file: file.display().to_string(), source };
         let mut text = Zeroizing::new(String::new());

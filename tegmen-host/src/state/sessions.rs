@@ -81,7 +81,7 @@ pub struct Restored {
     pub lease_end: u32,
 }
 
-/// A stored session whose peer has not sent a record yet.
+/// A stored session whose peer has not sent a record since the start of the server.
 struct Waiting {
     name: SessionName,
     with: With,
@@ -210,7 +210,8 @@ impl Sessions {
     }
 
     /// Returns the waiting session to which `datagram` belongs, and removes it from the waiting sessions. Returns
-    /// `None` if there is no such session, or if it cannot be decrypted.
+    /// `None` if there is no such session. Also returns `None` if the stored session cannot be decrypted, and then
+    /// removes it from the database.
     pub fn take<C: Crypto>(&self, crypto: &mut C, path: &Path, datagram: &[u8]) -> Option<Restored> {
         if self.waiting() == 0 {
             return None;

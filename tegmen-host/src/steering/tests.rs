@@ -18,7 +18,7 @@ fn record(content_type: u8, body: &[u8]) -> Vec<u8> {
     record
 }
 
-/// Returns a record with a fragment of a handshake message.
+/// Returns a record with a fragment of a handshake message of the type `kind`: the bytes `offset..end` of `body`.
 fn fragment(kind: u8, body: &[u8], offset: usize, end: usize) -> Vec<u8> {
     let triple = |number: usize| (number as u32).to_be_bytes()[1..].to_vec();
     let mut message = [&[kind][..], &triple(body.len()), &[0, 0], &triple(offset), &triple(end - offset)].concat();

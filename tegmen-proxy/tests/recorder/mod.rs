@@ -1,11 +1,11 @@
-//! A crypto provider that counts the nonces with which it encrypted twice.
+//! A crypto provider that counts the encryptions that repeat a nonce under the same key.
 
 use std::collections::HashSet;
 use tegmen::crypto::{Crypto, NotAuthentic, RustCrypto, Unsupported};
 
 pub(crate) struct Recorder {
     crypto: RustCrypto,
-    /// The keys that were used, each with a nonce that was used under it.
+    /// All pairs of a key and a nonce with which the provider has encrypted.
     used: HashSet<(Vec<u8>, Vec<u8>)>,
     pub(crate) repeated: u64,
 }

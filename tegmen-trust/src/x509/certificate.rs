@@ -88,7 +88,8 @@ impl<'a> Certificate<'a> {
         }
     }
 
-    /// Returns true if the key may be used for this purpose: its bit is set, or the certificate has no KeyUsage.
+    /// Returns true if the key may be used for the purpose that `bit` of KeyUsage means: the bit is set, or the
+    /// certificate has no KeyUsage.
     pub(crate) fn may(&self, bit: u8) -> bool {
         let Some(usage) = self.extension(KEY_USAGE) else { return true };
         match der::value(&mut Reader::new(usage), BIT_STRING) {

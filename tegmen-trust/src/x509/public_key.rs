@@ -12,7 +12,7 @@ pub struct PublicKey<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The supported uses of a key.
+/// The kind of a key, which decides its supported uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyKind {
     /// ECDSA and ECDH on secp256r1.

@@ -38,7 +38,7 @@ const BODY_WITHIN: Duration = Duration::from_secs(60);
 const STALL: Duration = Duration::from_secs(60);
 /// Maximum number of bytes of the head of a request.
 const HEAD: usize = 16 << 10;
-/// Maximum number of bytes of the body of a response that the proxy accepts from an origin.
+/// Maximum number of bytes of the body of a CoAP response that the HTTP listener accepts from the proxy.
 const LONGEST_RESPONSE: usize = 1 << 20;
 /// The time limit of a response of the proxy. The proxy itself waits at most 100 seconds for an origin.
 const RESPONSE_WITHIN: Duration = Duration::from_secs(120);
@@ -72,7 +72,7 @@ pub async fn serve(listener: TcpListener, front: HttpFront) {
     }
 }
 
-/// The places for connections, with the count of each address.
+/// The places for connections, with the number of current connections from each address.
 struct Places {
     all: Arc<Semaphore>,
     by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,

@@ -4,7 +4,8 @@ use crate::formats;
 
 /// The media type of a payload whose Content-Format has no known media type (RFC 8075, section 6.2).
 const PAYLOAD: &str = "application/coap-payload";
-/// The Content-Formats of the loose mapping (RFC 8075, section 6.3), for media types without a Content-Format.
+/// The Content-Format text/plain. This constant and the four constants below are the Content-Formats of the loose
+/// mapping (RFC 8075, section 6.3), which applies to media types without a registered Content-Format.
 const TEXT: u16 = 0;
 const XML: u16 = 41;
 const OCTETS: u16 = 42;

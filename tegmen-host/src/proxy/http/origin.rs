@@ -35,8 +35,8 @@ const HEAD: usize = 32 << 10;
 pub(in crate::proxy) struct Origins {
     places: Semaphore,
     tags: Mutex<Tags>,
-    /// The time limit for the whole exchange until the head of the response: the lookup of the name, the connection,
-    /// the TLS handshake, and the request.
+    /// The time limit for all steps before the head of the response has arrived: the lookup of the name, the
+    /// connection, the TLS handshake, and the request.
     timeout: Duration,
     /// Maximum number of bytes of the body of a response.
     max_body: usize,

