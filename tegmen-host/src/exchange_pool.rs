@@ -56,8 +56,8 @@ const SECOND: u32 = 1_000_000 >> 10;
 pub struct ExchangePool {
     segments: Segments,
     /// Replies that are kept until they expire, because they answer requests that must not be executed twice. Replies
-    /// to idempotent requests are also in this ring, unless the replies to the peer in it have reached the limit of one
-    /// peer.
+    /// to idempotent requests are also in this ring, unless the replies in this ring to the same peer have already
+    /// reached the limit for one peer.
     lasting: Ring,
     /// Replies that may be lost, because their requests may be executed again.
     safe: Ring,
@@ -213,9 +213,9 @@ impl ExchangePool {
         })
     }
 
-    /// Removes replies that are older than EXCHANGE_LIFETIME. Does this at most once in a tick. In each ring it removes
-    /// at most twice the number of replies that were added since the last time, and 16 more. So it removes replies
-    /// faster than they are added, and no request has to wait long.
+    /// Removes replies that are older than EXCHANGE_LIFETIME. Does this at most once in a tick. Each time removes from
+    /// each ring at most twice the number of replies that were added since the last time, and 16 more. So the pool
+    /// removes old replies faster than it adds new ones, and a single removal delays a request only for a short time.
     #[inline]
     fn expire_some(&mut self, now: u32) {
         if self.looked_at != now {

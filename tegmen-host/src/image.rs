@@ -22,7 +22,7 @@ use std::str::FromStr;
 use tegmen::coap::{MessageRef, OptionNumber};
 
 /// The size of a unit in bytes. Reports count the missing parts of an image in units. The size of a block is a multiple
-/// of a unit.
+/// of this size.
 pub const UNIT: u32 = 64;
 
 /// The key of the query argument that names an image.

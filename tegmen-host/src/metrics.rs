@@ -292,7 +292,8 @@ const fn by_handle(resumption: &ResumptionCounters) -> [(&'static str, u64); 4] 
     ]
 }
 
-/// Writes the counts of flights, records and addresses.
+/// Writes the counts of repeated flights, evicted peers, dropped records, new addresses of clients, and datagrams that
+/// one shard passed to another shard.
 fn write_datagrams(text: &mut String, totals: &Totals) {
     let counters = &totals.counters;
     counter(text, "flights_repeated", "Flights that were sent again.", &[("", counters.retransmitted.into())]);

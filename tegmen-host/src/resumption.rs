@@ -42,8 +42,8 @@ pub struct ResumptionConfig {
     /// stores none. Each session takes about 250 bytes.
     pub max_ids: usize,
     /// The time for which a client may resume after it proved its key. The server encrypts tickets under one ticket key
-    /// for half of this time. When the next key has replaced this key, the server can still decrypt tickets with it
-    /// for the whole time. An attacker that gets the ticket keys can read the sessions of all tickets that are
+    /// for half of this time. After the next key has replaced this key, the server still decrypts the tickets under the
+    /// old key for the whole time. An attacker that gets the ticket keys can read the sessions of all tickets that are
     /// encrypted under these keys.
     pub lifetime: Duration,
     /// The file of the ticket keys. With a file, tickets survive a restart, and every server with the same file accepts

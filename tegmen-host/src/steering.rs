@@ -92,7 +92,7 @@ pub struct Steering {
 struct Shared {
     socket: UdpSocket,
     on_refused: RefusedSink,
-    /// For the server (index 0) and for the device (index 1): true if it refused the last datagram.
+    /// Index 0 is for the server, and index 1 for the device. True if this end refused the last datagram.
     refused: [AtomicBool; 2],
     remotes: AtomicU64,
     to_server: AtomicU64,

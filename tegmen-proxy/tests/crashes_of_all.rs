@@ -375,8 +375,8 @@ impl World {
         }
     }
 
-    /// Lets no power fail from now on, and restarts the proxy. Then lets the client send two requests. Returns true if
-    /// the client accepts a response, so that at most one Echo challenge came before it.
+    /// Lets no power fail from now on, and restarts the proxy. Then lets the client send two requests, because the
+    /// server may answer the first request with an Echo challenge. Returns true if the client accepts a response.
     fn is_back(&mut self) -> bool {
         (self.fails, self.scene) = (false, Scene::new());
         let before = self.counts.answered;

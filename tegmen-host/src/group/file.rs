@@ -113,7 +113,7 @@ impl MemberFile {
         Ok((Self { settings: parsed.settings, is_evicted: parsed.evicted, key }, keys))
     }
 
-    /// Writes the whole file, or nothing. When this returns, the file survives a power cut.
+    /// Writes the whole file, or nothing. When this method returns, the file survives a power cut.
     ///
     /// # Errors
     /// [`MembershipError::File`]. The file then keeps its previous content.
@@ -130,7 +130,7 @@ impl MemberFile {
     }
 }
 
-/// Replaces a file that only its owner can read. The new content is on disk when this returns.
+/// Replaces a file that only its owner can read. The new content is on disk when this function returns.
 pub(super) fn replace(file: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let draft = beside(file, "new");
     // Nobody else may have it open.

@@ -346,8 +346,8 @@ impl Membership {
     }
 
     /// Compares the epoch in the header of a protected record with the epoch of the member, before the record is
-    /// opened. If the record has a later epoch, the member may have missed messages of the controller, and asks it for
-    /// keys. The header is not authenticated yet.
+    /// opened. If the record has a later epoch, the member may have missed messages of the controller, and asks the
+    /// controller for keys. The header is not authenticated yet.
     pub(crate) fn note_epoch(&self, record: &[u8]) {
         let Some(&[content_type, _, _, high, low]) = record.first_chunk() else { return };
         let epoch = u16::from_be_bytes([high, low]);
@@ -392,8 +392,8 @@ impl Membership {
         }
     }
 
-    /// Takes the keys that the controller gave after the member asked for them. Returns true if the keys are of a later
-    /// epoch than the member's. The keys are on disk when this method returns.
+    /// Takes the keys that the controller gave after the member asked for them. Returns true if the epoch of these keys
+    /// is later than the epoch of the member. The keys are on disk when this method returns.
     ///
     /// # Errors
     /// [`MembershipError::OtherGroup`], [`MembershipError::OldController`] for keys of an earlier epoch,

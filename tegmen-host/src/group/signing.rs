@@ -1,5 +1,6 @@
-//! Signs and verifies the records of a membership. Has the private key of the member, the public keys of the other
-//! members, and the requests to which responses belong.
+//! Signs and verifies the records of a membership, with the private key of the member and the public keys of the other
+//! members. The signature of a response also covers the number of its request, so [`Signing`] stores the numbers of the
+//! newest requests.
 
 use super::groupcomm::{Cred, GroupKeys};
 use crate::x509::signer::{Signer as _, SoftwareKey};

@@ -29,9 +29,9 @@ pub struct ProxyConfig {
     /// Maximum number of requests to all origins that may wait at the same time. Further requests are answered with
     /// 5.03.
     pub max_open: usize,
-    /// Maximum number of observations of one client whose registrations OSCORE protects, because clients cannot share
-    /// these observations. A further registration is answered with 5.03. Clients without a proved identity are counted
-    /// by address.
+    /// Maximum number of observations of one client whose registrations OSCORE protects. These observations have a
+    /// separate limit, because clients cannot share them. A further registration is answered with 5.03. Clients
+    /// without a proved identity are counted by address.
     pub protected_observations: usize,
     /// The Hop-Limit for a request that has none: the number of proxies that the request may still pass, at least 1
     /// (RFC 8768).

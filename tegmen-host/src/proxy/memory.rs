@@ -205,8 +205,10 @@ impl Memory {
         self.places.get(at as usize).and_then(Option::as_ref).map_or(0, Place::len)
     }
 
-    /// Frees space for a response of `len` bytes that this client causes. Removes the oldest responses of the client,
-    /// and then the responses that were not used for the longest time. Returns false if a limit is less than `len`.
+    /// Frees space for a response of `len` bytes that this client causes. First removes the oldest responses of this
+    /// client, until `len` bytes fit within the limit of one client. Then removes the responses that were not used for
+    /// the longest time, until `len` bytes fit within the limit of all responses. Returns false if one of the limits is
+    /// less than `len`.
     fn make_space(&mut self, owner: Owner, len: usize) -> bool {
         let Bounds { all, each } = self.bounds;
         if len > each.min(all) {

@@ -140,8 +140,8 @@ impl Protected {
         self.watches.values().any(|watch| watch.is_of(client, token))
     }
 
-    /// Passes a cancellation to the observation of this client with this token. If there is none, the client receives
-    /// 5.00.
+    /// Passes a cancellation to the observation of this client with this token. If the client has no such observation,
+    /// it receives 5.00.
     pub(super) fn cancel(&self, client: Client, token: &Token, cancellation: Cancellation) {
         if let Some(watch) = self.watches.values().find(|watch| watch.is_of(client, token)) {
             // The task receives until it has taken the observation out of the table.

@@ -25,7 +25,7 @@ const MAGIC: [u8; 8] = *b"tegmen i";
 /// Length of the trailer in bytes: [`MAGIC`] (8), the digest in the name of the image (8), and the size of the image
 /// (4).
 const END: usize = 8 + 8 + 4;
-/// Number of bytes that are read at once.
+/// Number of bytes of a file that are read at once for its digest.
 const READ: usize = 64 * 1024;
 
 /// A file that an image replaces when all its blocks have arrived and its digest matches.

@@ -55,8 +55,8 @@ impl SessionFile {
         Ok(Some((session, lease_end)))
     }
 
-    /// Stores a session. The next number ([`Session::next`]) of `session` must be the end of its lease: the first
-    /// record number that is not reserved for the session.
+    /// Stores a session. After a power cut the session continues at the next number ([`Session::next`]) of `session`.
+    /// So this number must be the end of its lease: the first record number that is not reserved for the session.
     ///
     /// # Errors
     /// [`StateError::File`].
@@ -66,7 +66,7 @@ impl SessionFile {
     }
 
     /// Reserves the record numbers below `end` for the session (extends its lease). The new end is on disk when this
-    /// returns.
+    /// method returns.
     ///
     /// # Errors
     /// [`StateError::File`]. The lease then does not change.

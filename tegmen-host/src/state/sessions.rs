@@ -173,16 +173,17 @@ impl Sessions {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Stores a session under a new name. The next number ([`Session::next`]) of `session` must be the end of its
-    /// lease: the first record number that is not reserved for the session.
+    /// Stores a session under a new name. After a power cut the session continues at the next number
+    /// ([`Session::next`]) of `session`. So this number must be the end of its lease: the first record number that is
+    /// not reserved for the session.
     pub fn keep<C: Crypto>(&self, crypto: &mut C, session: &Session, with: &With) -> SessionName {
         let name = SessionName(self.next_name.fetch_add(1, Ordering::Relaxed));
         self.keep_as(name, crypto, session, with);
         name
     }
 
-    /// Does the same as [`Self::keep`] for a session that is already stored under `name`, if its peer has a new
-    /// address.
+    /// Replaces a session that is stored under `name`, for example after a change of the address of its peer. Otherwise
+    /// does the same as [`Self::keep`].
     pub fn keep_as<C: Crypto>(&self, name: SessionName, crypto: &mut C, session: &Session, with: &With) {
         let with = serde_json::to_string(with).unwrap_or_default();
         let Some(sealed) = seal(crypto, self.database.key(), &purpose(&name.text(), &with), session) else { return };

@@ -13,7 +13,7 @@ use toml::Spanned;
 use zeroize::Zeroizing;
 
 /// Maximum length of an identity in bytes. RFC 4279, section 5.3, requires support for identities of this length. A
-/// server accepts an identity only if it fits the buffer that its handshakes use for the cookie.
+/// server accepts an identity only if the identity fits into the buffer in which the handshake also stores the cookie.
 pub const MAX_IDENTITY: usize = 128;
 
 /// Returns the next step for the operator after the system refused a credentials file.

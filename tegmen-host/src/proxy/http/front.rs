@@ -43,7 +43,8 @@ const LONGEST_RESPONSE: usize = 1 << 20;
 /// The time limit of a response of the proxy. The proxy itself waits at most 100 seconds for an origin.
 const RESPONSE_WITHIN: Duration = Duration::from_secs(120);
 
-/// The settings of the HTTP listener of a proxy. A response of more than 1 MiB becomes 502.
+/// The settings of the HTTP listener of a proxy. If the body of a CoAP response is longer than 1 MiB, the HTTP client
+/// gets 502.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpFront {
     /// The address at which the CoAP server with the proxy takes requests in clear.
