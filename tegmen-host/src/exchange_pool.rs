@@ -61,7 +61,7 @@ pub struct ExchangePool {
     lasting: Ring,
     /// Replies that may be lost, because their requests may be executed again.
     safe: Ring,
-    /// Replies that may be lost, from peers that make many requests.
+    /// Replies that may be lost, to peers that make many requests.
     busy: Ring,
     index: Index,
     sent: SentMessages,
@@ -87,7 +87,7 @@ pub struct PoolPeer {
     /// same message.
     last_print: u32,
     last_message_id: u16,
-    /// The number of requests of the peer since the time `second`, in ticks.
+    /// The number of requests of the peer since the time `second`. This time is in ticks.
     requests: u16,
     second: u32,
     /// The time, in ticks, at which the current period of EXCHANGE_LIFETIME began. `bytes` has the bytes of the replies
@@ -244,7 +244,8 @@ impl ExchangePool {
         }
     }
 
-    /// Removes the oldest replies of a ring: all replies of its first segment. Returns false if there is none.
+    /// Removes the oldest replies of a ring: all replies of its first segment. Returns false if the ring has no
+    /// segment.
     fn evict_segment(&mut self, which: Which) -> bool {
         self.evict(which, usize::MAX, |_| true)
     }

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use tegmen::address::Path;
 use tegmen_accel::prefetch;
 
-/// A map from the [`Tag`] of a path to the position of an entry in a table.
+/// A map from the [`Tag`] of a path, a connection id or a reply to the position of an entry in a table.
 pub(crate) struct Index {
     /// The slots. An empty slot is zero; any other slot contains the tag, and the position plus one.
     slots: Box<[u64]>,

@@ -68,7 +68,7 @@ pub struct DelegationTotals {
     /// Conversations (contacts of the server with a device) in which the server delivered everything that waited for
     /// the device.
     pub conversations: u64,
-    /// Failed conversations: contacts of the server with a device.
+    /// Conversations (contacts of the server with a device) that failed.
     pub failed_conversations: u64,
     /// Epochs that devices began.
     pub epochs: u64,

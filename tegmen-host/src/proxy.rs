@@ -438,7 +438,7 @@ impl Application for Proxy {
 }
 
 impl Proxy {
-    /// Forwards a request that names its target in Proxy-Uri. Path and query become options.
+    /// Forwards a request that names its target in Proxy-Uri. The path and the query of this URI become options.
     fn forward_rewritten(
         &mut self,
         (target, route): (&Target<'_>, &Route<'_>),

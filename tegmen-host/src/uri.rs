@@ -191,7 +191,8 @@ pub fn encoded_path(path: &str) -> String {
     shown
 }
 
-/// Replaces each `%` and two hexadecimal digits with the byte that they encode.
+/// Replaces each `%` and the two hexadecimal digits after it with the byte that they encode. Returns `None` if two
+/// hexadecimal digits do not follow a `%`, or if the result is not UTF-8.
 pub(crate) fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(text.into());

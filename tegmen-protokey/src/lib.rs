@@ -156,9 +156,9 @@ impl Protokey {
 }
 
 impl Protokey {
-    /// Derives the key under which access tokens for this publisher are encrypted: the first bytes of an HMAC of a fixed
-    /// text. The HMAC in [`Self::session_key`] never has this text as its message: each of its messages begins with a
-    /// session identity, which contains no space, and this text has a space after its first word.
+    /// Derives the key under which access tokens for this publisher are encrypted: the first bytes of an HMAC of a
+    /// fixed text. The HMAC in [`Self::session_key`] never has this text as its message: each of its messages begins
+    /// with a session identity, which contains no space, and this text has a space after its first word.
     pub fn token_key<C: Crypto>(&self) -> Secret<KEY_LEN> {
         let mut digest = Secret::<DIGEST_LEN>::zeroed();
         HmacKey::new::<C>(&[self.expose()]).mac_into::<C>(&[b"tegmen access token"], digest.expose_mut());

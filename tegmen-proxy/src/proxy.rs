@@ -19,7 +19,8 @@ use tegmen::time::Instant;
 /// cache has `ENTRIES` responses of at most `ENTRY` bytes, each with its key. `X` is the type of a request that OSCORE
 /// has decrypted: see [`Oscore::Exchange`].
 ///
-/// A message that OSCORE protects for another endpoint is forwarded as it is, and is never stored.
+/// A message that OSCORE protects for another endpoint is forwarded with its protected content unchanged, and is never
+/// stored.
 pub struct Proxy<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize>
 {
     /// True if responses are stored in the cache.

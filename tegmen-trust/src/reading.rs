@@ -26,7 +26,7 @@ impl Stamp {
         }
     }
 
-    /// Returns the stamp from metadata that every system has.
+    /// Returns the stamp from the metadata that every system has: the time of the last modification and the length.
     #[cfg(not(unix))]
     pub fn of(meta: &Metadata) -> Self {
         let since =

@@ -66,7 +66,7 @@ pub enum Purpose {
     /// The peer is a client: id-kp-clientAuth.
     Client,
     /// The peer is a server in an RSA key exchange: the client encrypts a secret to the key of the server's
-    /// certificate, which must be an RSA key. The rules are those of [`Self::Server`], but the KeyUsage must contain
+    /// certificate, which must be an RSA key. The rules of [`Self::Server`] apply, but the KeyUsage must contain
     /// keyEncipherment in place of digitalSignature.
     EncryptedServer,
 }

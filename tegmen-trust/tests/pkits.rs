@@ -1,5 +1,5 @@
-//! Tests path validation against PKITS, NIST's test suite for RFC 5280. Each case has the result that the document
-//! expects.
+//! Tests path validation against PKITS, NIST's test suite for RFC 5280. Each case must have the result that the
+//! document of PKITS expects, unless the case needs a feature that the verifier does not support.
 
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! Compares the verdicts of a mote with those of a host, which uses `rustls-webpki`. If both accept a path, they return
-//! the same key. The mote accepts no path that the host refuses, except a path with a UTCTime before 1970.
+//! Compares the verdicts of a mote with the verdicts of a host, which uses `rustls-webpki`. If both accept a path, they
+//! return the same key. The mote accepts no path that the host refuses, except a path with a UTCTime before 1970.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;

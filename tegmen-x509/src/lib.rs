@@ -263,7 +263,7 @@ enum Found {
     Anchor,
 }
 
-/// The parts of a certificate that are needed to check its issuer.
+/// The data of a certificate that are needed to verify its signature when the certificate of its issuer arrives.
 #[derive(Debug)]
 struct Signed {
     /// SHA-256 of the issuer's Name.

@@ -29,7 +29,7 @@ pub enum LineError {
     /// The path does not exist.
     #[error("{0} is neither a serial device nor a UNIX socket nor HOST:PORT; is the mote plugged in, or QEMU started?")]
     Missing(String),
-    /// The path names a file of another kind.
+    /// The path names neither a serial device nor a UNIX socket.
     #[error("{0} is no serial device and no UNIX socket; an image to be run goes with --image")]
     WrongKind(String),
     /// The line exists but cannot be used.

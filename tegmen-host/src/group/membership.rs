@@ -46,7 +46,8 @@ const LEASE: u64 = 256;
 /// the current keys. Only records of the current epoch count.
 const NOT_OPENED: u32 = 16;
 
-/// A placeholder for a group whose address is not known yet: the group of all CoAP nodes (RFC 7252, section 12.8).
+/// The multicast address with which a network interface is checked before the address of the group is known: the group
+/// of all CoAP nodes (RFC 7252, section 12.8).
 const ANY_GROUP: &str = "224.0.1.187";
 const NUMBERS: &str = "numbers.toml";
 const LOCK: &str = "lock";
@@ -668,8 +669,8 @@ fn of_group(group: &str, why: BadAssociation) -> MembershipError {
     }
 }
 
-/// Returns the content of the file of numbers, from a lease. The file has only one number: the higher of the ends of
-/// the lease for requests and for responses.
+/// Returns the content of the file of numbers for a lease. A lease has an end for requests and an end for responses.
+/// The file has only one number: the higher of the two ends.
 fn text_of(kept: &Kept, keys: &GroupKeys) -> Numbers {
     let with = format!("epoch {} of group {}", kept.epoch, to_hex(&keys.group));
     Numbers { with, ..Numbers::from(kept.requests.max(kept.responses), None) }

@@ -29,10 +29,10 @@ pub enum NotAnImage {
         size: usize,
         /// Bytes of a block.
         block: usize,
-        /// Maximum number of bytes of an image with such blocks.
+        /// Maximum number of bytes of an image in blocks of this size.
         max: usize,
     },
-    /// The size is not a valid size of a block.
+    /// The size of the blocks is not 64, 128, 256, 512 or 1024 bytes.
     #[error("a block has 64, 128, 256, 512 or 1024 bytes")]
     Block,
 }

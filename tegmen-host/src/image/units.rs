@@ -38,7 +38,8 @@ impl Units {
         Some(units)
     }
 
-    /// Returns the bytes of the set that contain these units, and the index of the first of these bytes.
+    /// Finds the bytes of the set that contain these units. Returns the index of the first of these bytes in the set,
+    /// and then the bytes.
     pub(crate) fn bytes(&self, units: &Range<u32>) -> (usize, &[u8]) {
         let (from, to) = (units.start as usize / 8, Self::bytes_of(units.end));
         (from, self.bits.get(from..to).unwrap_or(&[]))

@@ -18,7 +18,7 @@ const MAX_WATCHED: usize = 1024;
 #[derive(Clone, Default)]
 pub(super) struct Files {
     /// The observed files, by the path of the resource. A request that changes a file holds this lock from the check of
-    /// its conditions until the change.
+    /// If-Match and If-None-Match until the file has changed.
     watched: Arc<Mutex<BTreeMap<String, Watched>>>,
 }
 

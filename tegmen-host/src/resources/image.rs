@@ -1,4 +1,4 @@
-//! A file that a group receives as an image, in blocks of any order (see [`crate::image`]).
+//! A file that a group receives as an image, in blocks that may arrive in any order (see [`crate::image`]).
 //!
 //! The received bytes are in a hidden file beside the file that they will replace. The hidden file also has a bit for
 //! each unit of 64 bytes, which shows whether the unit was received. So a transfer continues after a restart. After a

@@ -232,7 +232,7 @@ impl Table {
         Self { psk: HashMap::from([(identity.to_owned(), entry)]), ..Self::default() }
     }
 
-    /// Returns the rights of peers with public keys of this kind, by name or digest.
+    /// Returns the rights of peers with certificates, or the rights of peers with raw public keys, by name or digest.
     pub(super) const fn certified(&self, kind: CertificateType) -> &Named {
         if kind.0 == CertificateType::RAW_PUBLIC_KEY.0 { &self.raw_keys } else { &self.certificates }
     }

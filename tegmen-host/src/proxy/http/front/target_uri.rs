@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use tegmen::coap::OptionNumber;
 
-/// The path of the HTTP listener that precedes each CoAP URI.
+/// The beginning of each path at the HTTP listener. A CoAP URI follows it.
 const BASE: &str = "/hc/";
 /// Maximum number of bytes of a Proxy-Uri (RFC 7252, section 5.10).
 const LONGEST: usize = 1034;
@@ -18,7 +18,7 @@ const LONGEST: usize = 1034;
 pub(super) struct Target {
     /// The CoAP URI with path and query.
     pub(super) uri: String,
-    /// The path of the CoAP server at the HTTP listener, without a trailing slash.
+    /// The beginning of the path of each resource of the CoAP server at the HTTP listener: `/hc/SCHEME://HOST:PORT`.
     server: String,
 }
 
