@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
-/// Maximum number of failures in one window of time.
+/// Maximum number of failures of one address or name in one window of time.
 pub(crate) const MOST: u32 = 10;
 /// Length of a window in seconds. It begins with the first failure.
 const WINDOW: u64 = 60;

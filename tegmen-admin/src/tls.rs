@@ -42,7 +42,7 @@ struct Accepted {
 
 impl Tls {
     /// Makes the configuration from the certificates of the interface, the private key of its first certificate, and
-    /// the accepted client certificates; with `None` it accepts none.
+    /// the accepted client certificates. If `clients` is `None`, the interface accepts no client certificate.
     ///
     /// # Errors
     /// The reason why the certificates, the key or the authorities cannot be used.
@@ -101,8 +101,8 @@ impl Peer {
         peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address)
     }
 
-    /// Returns the sender that the client certificate authenticates under the present configuration; `None` if there is
-    /// none.
+    /// Returns the sender that the client certificate authenticates under the present configuration. Returns `None` if
+    /// the client sent no certificate, or if the configuration does not accept it.
     pub(crate) fn certified(&self) -> Option<Principal> {
         let tls = Arc::clone(&self.tls.borrow());
         tls.principal(&self.chain)

@@ -23,8 +23,8 @@ use zeroize::Zeroizing;
 
 /// Longest time for a request and its response.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Number of bytes that are reserved for a request body. A buffer of this size never grows, because a growing buffer
-/// would leave a copy of the secret in memory.
+/// Number of bytes that are reserved for a request body. A body with a secret is shorter, so the buffer does not grow.
+/// A buffer that grows would leave a copy of the secret in memory.
 const SECRET: usize = 64 << 10;
 /// Longest body of a response in bytes.
 const MAX_BODY: usize = 8 << 20;
@@ -40,7 +40,8 @@ pub(crate) struct Interface {
     ca: PathBuf,
 }
 
-/// A client of the interface of an access control server, with the key that the server accepts.
+/// A client of the interface of an access control server, with the files of its credential: an API key or the bootstrap
+/// token, or a client certificate.
 #[derive(Args)]
 pub(crate) struct Admin {
     #[command(flatten)]
@@ -49,7 +50,7 @@ pub(crate) struct Admin {
     #[arg(long, value_name = "FILE", env = "TEGMEN_KEY_FILE", required_unless_present = "client_cert")]
     key_file: Option<PathBuf>,
     /// Authenticate with this client certificate (PEM, followed by the certificates of its authorities). A server may
-    /// accept it in place of a key.
+    /// accept the certificate in place of a key.
     #[arg(long, value_name = "FILE", env = "TEGMEN_CLIENT_CERT", requires = "client_cert_key")]
     client_cert: Option<PathBuf>,
     /// The private key of --client-cert in PEM. Only its owner can read the file.

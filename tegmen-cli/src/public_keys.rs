@@ -166,8 +166,8 @@ impl Clients {
         mistakes
     }
 
-    /// Reads the server's own certificate and private key from their files again. Returns `keys` with them in place of
-    /// the previous ones.
+    /// Reads the server's own certificate and private key from their files again. Returns `keys` with this certificate
+    /// and this key in place of the previous certificate and key.
     pub(crate) fn renewed(&self, keys: &PublicKeys) -> Result<PublicKeys, Failure> {
         self.own.add_to(keys.clone().without_own())
     }

@@ -11,9 +11,9 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::server::{Application, Listen, Request, Server, ServerConfig};
 use tegmen_host::uri::Scheme;
 
-/// Maximum number of these functions.
+/// Maximum number of functions of this project between the socket and the application.
 const MOST: usize = 8;
-/// The page that lists the path of a datagram through these functions.
+/// The page that lists the path of a datagram through the functions of this project.
 const ARCHITECTURE: &str = include_str!("../../ARCHITECTURE.md");
 
 /// An application that sends a backtrace of each request to the test.

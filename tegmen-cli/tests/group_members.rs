@@ -459,8 +459,8 @@ fn an_image_comes_to_all_members_and_blocks_that_were_missed_are_sent_again() {
     }
 }
 
-/// One client reads and replaces the file of an image resource. If the request names the image, the server verifies its
-/// digest before it replaces the file.
+/// One client reads and replaces the file of an image resource. If the query of a request contains the name of the
+/// image, the server verifies the digest of the image before it replaces the file.
 #[test]
 fn an_image_is_a_file_for_one_client() {
     let scene = Scene::new("one-image");

@@ -1,4 +1,4 @@
-//! Tests the metrics endpoint of `tegmen serve`, also with clients that only keep its connections open.
+//! Tests the metrics endpoint of `tegmen serve`, also with clients that open connections and send no complete request.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "each test uses its part")]

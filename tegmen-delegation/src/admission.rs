@@ -14,11 +14,12 @@ const FREE: u32 = u32::MAX;
 /// The data with which a device decides about sessions. Its list of refused connections has at most `REFUSED` places.
 #[derive(Debug)]
 pub(crate) struct Admission<const REFUSED: usize> {
-    /// The numbers of the refused connections. The places after the first `len` contain [`FREE`].
+    /// The numbers of the refused connections. Once the list is [loaded](Self::load), all places after the first `len`
+    /// contain [`FREE`].
     refused: [u32; REFUSED],
     len: usize,
-    /// Number of entries of the list that are also in the [`Memory`](crate::Memory) of the device. The entries after
-    /// them could not be stored yet.
+    /// Number of entries at the beginning of the list that are also in the [`Memory`](crate::Memory) of the device. The
+    /// further entries of the list could not be stored yet.
     kept_len: usize,
     /// The time that the server sent, in seconds since 1970, and the instant on the device's own clock at which it
     /// arrived. `None` until the server has sent its time.
@@ -93,9 +94,9 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         self.refusals
     }
 
-    /// Checks the session with this state. Returns the session if the device admits it. Otherwise returns the reason of
-    /// the refusal, and counts the refusal. If `state` is an error, the caller has already refused the session, and
-    /// this function only counts the refusal.
+    /// Checks the session whose state is in `state`. Returns the session if the device admits it. Otherwise counts the
+    /// refusal, and returns its reason. If `state` contains an error in place of the state, the caller has already
+    /// refused the session for this reason. This function then counts the refusal, and returns the same reason.
     #[inline(never)]
     pub(crate) fn admit(
         &mut self,

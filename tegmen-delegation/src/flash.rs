@@ -29,7 +29,7 @@ pub struct FlashMemory<F> {
 /// The reason why a value was not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotKept<E> {
-    /// The page of the epoch is full.
+    /// The page that holds the present epoch has no space for a further record.
     Full,
     /// The flash memory reported an error.
     Flash(E),

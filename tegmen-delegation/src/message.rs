@@ -107,7 +107,7 @@ pub struct Status {
     pub refused: u16,
     /// Maximum number of connections that can be refused in an epoch.
     pub most_refused: u16,
-    /// Number of sessions that the server handed over and the device stores now.
+    /// Number of sessions that the server handed over, and that the device still stores.
     pub sessions: u16,
     /// Maximum number of handed-over sessions that the device can store.
     pub most_sessions: u16,

@@ -115,8 +115,8 @@ impl<const N: usize> Seen<N> {
     }
 }
 
-/// The time for which a node remembers a flood. A flood crosses a network in a shorter time. An originator repeats a
-/// sequence number after 256 floods, and it needs a longer time for these floods.
+/// The time for which a node remembers a flood. A flood crosses a network in less than this time. An originator uses a
+/// sequence number again after 256 floods, and 256 floods take longer than this time.
 pub(crate) const MEMORY: Duration = Duration::from_secs(10);
 /// The dispatch LOWPAN_BC0.
 const BC0: u8 = 0x50;

@@ -182,8 +182,8 @@ enum Inline {
     Last(usize),
     /// The second byte and the last bytes are written. The value is the number of the last bytes.
     SecondAndLast(usize),
-    /// The second and third byte and the last four bytes are written: a unicast-prefix-based multicast address
-    /// (section 3.2.4).
+    /// The second byte, the third byte and the last four bytes are written. This is the form for a multicast address
+    /// that contains a unicast prefix (section 3.2.4).
     Prefixed,
 }
 
@@ -287,8 +287,8 @@ pub struct Decompressed {
     pub read: usize,
     /// Number of bytes of uncompressed headers that were written.
     pub written: usize,
-    /// True if the sender left out the UDP checksum. The checksum in `out` is then zero, and the caller must compute it
-    /// after the whole datagram has arrived (section 4.3.2).
+    /// True if the sender left out the UDP checksum. The checksum in the uncompressed headers is then zero, and the
+    /// caller must compute it after the whole datagram has arrived (section 4.3.2).
     pub checksum_elided: bool,
 }
 
@@ -467,7 +467,8 @@ impl From<Full> for HeaderError {
     }
 }
 
-/// The bits SAC and DAC: the address uses a context.
+/// The bit SAC in the mode of a source address, and the bit DAC in the mode of a destination address: the address uses
+/// a context.
 const AC: u16 = 4;
 /// The bit M: the destination is a multicast address.
 const M: u16 = 8;

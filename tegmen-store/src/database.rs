@@ -113,7 +113,7 @@ enum Order {
     Load(String, Sender<Vec<(String, Numbers)>>),
     /// Copies the database to a file.
     Copy(PathBuf, Sender<Result<Copied, String>>),
-    /// Writes the waiting changes, and answers `Ok` if all earlier changes are durable.
+    /// Writes the waiting changes. Answers with an error if a change since the previous flush is not durable.
     Flush(Sender<Result<(), String>>),
     /// Ends the thread as a power cut would: the waiting changes are lost.
     Abandon,

@@ -3,8 +3,8 @@
 use std::fs::{File, TryLockError};
 use std::ops::{Deref, DerefMut};
 
-/// A locked file. Dropping this value ends the lock. The lock also ends if another thread starts a program at this
-/// moment, and the program inherits a copy of the file descriptor.
+/// A locked file. Dropping this value ends the lock, even if another thread starts a program at this moment and the
+/// program inherits a copy of the file descriptor.
 pub struct Locked(File);
 
 impl Locked {

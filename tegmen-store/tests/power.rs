@@ -87,9 +87,9 @@ const MOST_WITHOUT_SYNC: u64 = 10_000;
 /// Number of power cuts in the test without a redundant synchronization.
 const CUTS_WITHOUT_REDUNDANT: u64 = 500;
 
-/// The synchronizations that are needed, each with the time of power cuts at which the test proves the need. If one
-/// of these synchronizations is absent, a power cut loses an acknowledged change, or an older copy of the database is
-/// accepted.
+/// The synchronizations that are needed. If one of these synchronizations is absent, a power cut loses an acknowledged
+/// change, or an older copy of the database is accepted. The test proves this with power cuts at the time in the second
+/// value.
 const NEEDED: [(Site, When); 10] = [
     (Site::Commit, When::Ever),
     (Site::LogHeader, When::Ever),

@@ -50,7 +50,8 @@ impl Block {
 }
 
 impl Follower {
-    /// Connects, and follows the events after the event with the ID `after`; `None` follows the events from now on.
+    /// Connects, and follows the events after the event with the ID `after`. If `after` is `None`, follows the events
+    /// from now on.
     pub(crate) async fn new(scene: &Scene, key: Option<&str>, after: Option<u64>) -> Self {
         let mut stream = scene.connect().await;
         // A client of HTTP/1.0 gets the body as it is, up to the end of the connection.

@@ -63,8 +63,8 @@ pub(crate) struct Scene {
     address: SocketAddr,
     client: TlsConnector,
     roots: RootCertStore,
-    /// The certificates of two clients, both from the authority, with their private keys. The first certificate has its
-    /// own scopes.
+    /// The certificates of two clients with their private keys. The interface accepts the authority that issued both.
+    /// The first certificate has scopes of its own.
     clients: Vec<(CertificateDer<'static>, Vec<u8>)>,
     certified: ClientCertificates,
     /// The certificate of the server and its private key.
@@ -234,7 +234,8 @@ impl Scene {
         (created.body["id"].as_str().unwrap().to_owned(), created.body["key"].as_str().unwrap().to_owned())
     }
 
-    /// Adds the scope `more` to the row of the key with this ID, in the store itself.
+    /// Writes the scopes `scopes` and the scope `more` into the row of the key with this ID, without the checks of the
+    /// interface.
     pub(crate) async fn widen(&self, id: &str, scopes: &[&str], more: &str) {
         let row = format!("admin/key/{id}");
         let entry = self.store.read(row.as_bytes(), None).await.unwrap().entry.unwrap();
@@ -270,8 +271,9 @@ impl Scene {
         self.client.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
     }
 
-    /// Sends one request on a separate connection, and returns the answer. A body of `Null` sends no body, and a string
-    /// is sent unchanged. Checks the request and the answer against the OpenAPI document.
+    /// Sends one request on a separate connection, and returns the answer. If `body` is `Null`, the request has no
+    /// body. If `body` is a string, the request contains the text of this string unchanged. Checks the request and the
+    /// answer against the OpenAPI document.
     pub(crate) async fn ask(
         &self,
         method: &str,

@@ -69,7 +69,8 @@ pub(super) struct Named {
     admin: Admin,
 }
 
-/// A first member: its name, and its address if it answers requests.
+/// A first member, which is a member that the group has from its creation: its name, and its address if it answers
+/// requests.
 #[derive(Clone)]
 pub(super) struct First {
     name: String,
@@ -86,7 +87,7 @@ impl FromStr for First {
     }
 }
 
-/// A first member that answers requests.
+/// A first member that answers requests, so that it has an address.
 #[derive(Clone)]
 pub(super) struct Listener(First);
 

@@ -43,7 +43,7 @@ impl Controller<'_> {
         })
     }
 
-    /// Admits a member to a group that then has as many members as the group in the paper.
+    /// Admits a member to a group. After the admission the group has as many members as the group in the Axiom paper.
     fn joining(&self) -> Result<Joining, Refused> {
         let mut crypto = HostCrypto::new([7; 32], 0);
         let mut tree = KeyTree::new(&mut crypto, levels(SIZES[0]), EPOCHS, SIZES[0] - 1);
@@ -195,7 +195,7 @@ fn levels(members: u32) -> u8 {
     members.next_power_of_two().ilog2() as u8
 }
 
-/// Numbers of members of the groups in which members are evicted one after the other.
+/// The sizes of the groups from which members are evicted one after the other, each as a number of members.
 const SIZES: [u32; 8] = [4, 10, 30, 100, 255, 1000, 10_000, 100_000];
 /// Number of evictions over which the mean is computed.
 const ROUNDS: u32 = 20;

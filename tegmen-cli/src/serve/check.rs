@@ -11,8 +11,8 @@ use tegmen_host::clock;
 use tegmen_host::credentials::{Credentials, is_rule};
 use tegmen_host::resources::{Image, Resource, Resources};
 
-/// The resources of the server that its options name. The key is the name of an option and the text of its value. The
-/// value is the path of the resource, and the resource.
+/// The resources of the server that its options name. A key of the map contains the name of an option, and the text of
+/// the option's value. The entry for this key contains the path of the resource, and the resource.
 pub(super) type Made = BTreeMap<(&'static str, String), (String, Resource)>;
 
 impl Sections {

@@ -129,7 +129,8 @@ pub(super) struct Lamp {
 }
 
 impl Lamp {
-    /// Starts the server of a lamp. Once `walked` is true, the server prints each change of the lamp's state.
+    /// Starts the server of a lamp. `walked` becomes true after the last step of the tour. From then on, the server
+    /// prints each request that sets the state of the lamp.
     pub(super) fn start(
         device: Device,
         membership: Membership,

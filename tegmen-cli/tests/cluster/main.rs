@@ -59,13 +59,14 @@ struct Cluster {
 struct Cut {
     replica: usize,
     target: &'static Target,
-    /// The time after the replica was cut off.
+    /// The moment directly after the replica was cut off.
     out: Instant,
-    /// The time after the connected replica acknowledged that the devices are disabled and the token is revoked.
+    /// The moment directly after the connected replica acknowledged that the devices are disabled and the token is
+    /// revoked.
     taken_back: Instant,
-    /// The time before the replica was connected again.
+    /// The moment directly before the replica was connected again.
     end: Instant,
-    /// The time after the replica was connected again.
+    /// The moment directly after the replica was connected again.
     healed: Instant,
 }
 

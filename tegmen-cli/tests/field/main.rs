@@ -214,8 +214,9 @@ impl Field {
         assert_eq!(answer.status, 200, "{answer:?}");
     }
 
-    /// Requests the eviction of the attacker, and kills the controller after a random time, which is shorter than the
-    /// last eviction took. The first result is true if the eviction was acknowledged, and the second if it was made.
+    /// Requests the eviction of the attacker, and kills the controller after a random time. This time is shorter than
+    /// the duration of the previous eviction. The first result is true if the controller acknowledged the eviction, and
+    /// the second if it made the eviction.
     fn evict_the_attacker_with_a_kill(&mut self) -> (bool, bool) {
         let micros = u64::try_from(self.eviction.as_micros()).unwrap();
         let time = Duration::from_micros(self.draw(micros));

@@ -32,7 +32,8 @@ fn end(dir: &Path, value: &[u8]) -> Server {
     Server::start(dir, &[&options[..], &keys].concat(), 1)
 }
 
-/// Starts `tegmen steer` as a gateway. If the operator gives it the secret `given`, the secret is in its environment.
+/// Starts `tegmen steer` as a gateway. If the operator gives the secret `given` to the gateway, the environment of the
+/// gateway contains the secret.
 fn gateway(listen: SocketAddr, [server, device]: [&Server; 2], given: Option<&str>) -> Server {
     let [server, device] = [server, device].map(|end| end.addresses[0]);
     let options = format!("steer --json --listen {listen} --server coaps://{server} --device coaps://{device}");

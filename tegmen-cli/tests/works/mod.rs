@@ -24,8 +24,8 @@ impl Drop for Scene {
     }
 }
 
-/// A process of `tegmen serve` at free ports of 127.0.0.1, or of another command that runs until it is ended. The
-/// process is killed at the latest when this value is dropped.
+/// A process of `tegmen serve`, or of another command of `tegmen` that runs until it is ended. [`Self::start`] starts
+/// `tegmen serve` at free ports of 127.0.0.1. The process is killed at the latest when this value is dropped.
 pub(crate) struct Server {
     pub(crate) process: Child,
     pub(crate) lines: Lines<BufReader<ChildStdout>>,

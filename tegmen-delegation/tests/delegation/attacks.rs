@@ -148,8 +148,8 @@ fn an_epoch_reset_ends_what_was_not_reauthorised() {
     assert_eq!(open(&mut device, &ticket), Ok(Connection::new(9, 2).unwrap()));
 }
 
-/// Does the work of a mutant of the server: if a peer shows an old ticket, it treats the peer as if it had
-/// authenticated itself now.
+/// Does the work of a mutant of the server: if a peer shows an old ticket, the mutant treats the peer as if the peer
+/// had authenticated itself now.
 fn authenticated_again(old: &Delegation, now: u32, number: u32) -> Delegation {
     let session = SessionState { since: Some(now), ..delegation(number, 0).session };
     Delegation { session, expires: now + (old.expires - TIME) }
@@ -191,8 +191,8 @@ fn reissue_never_extends_a_right() {
     assert_eq!(refused.err(), Some(NotReissued::Unknown));
 }
 
-/// Does the work of a mutant of the device: if a ticket fails, it refuses the connection whose number is in the ticket,
-/// as if the number were authentic.
+/// Does the work of a mutant of the device: if a ticket does not open, the mutant refuses the connection whose number
+/// is in the ticket, as if the number were authentic.
 fn remember_forged(device: &mut OneDevice, ticket: &[u8]) -> Result<usize, Rejected> {
     let numbered: [u8; 4] = *ticket.last_chunk().unwrap();
     device.refuse(u32::from_be_bytes(numbered) >> 8)
@@ -255,8 +255,8 @@ fn a_peer_cannot_prevent_an_epoch_by_a_session_of_its_own() {
     assert_eq!(kept(&mut device), of_server);
 }
 
-/// Returns the ticket of a mutant of the server. The nonce of the ticket consists only of random bytes, so a copy of
-/// the server seals another ticket with the same nonce.
+/// Returns the ticket of a mutant of the server. The nonce of the ticket consists only of random bytes. If a copy of
+/// the server draws the same random bytes, it seals another ticket with the same nonce.
 fn sealed_under_drawn(epoch: &Epoch, crypto: &mut Recorder, delegation: &Delegation) -> Vec<u8> {
     let (name, rest) = epoch.tickets.0.expose().split_at(2);
     let (key, salt) = rest.split_at(16);

@@ -15,9 +15,10 @@ const PACE: u64 = clock::DAY * 1000;
 pub(super) struct Revisions {
     /// The newest revision. This revision and all lower revisions may have been used.
     newest: u64,
-    /// The last revision in the lease that is durable.
+    /// The last revision of the lease. The database stores this value durably.
     end: u64,
-    /// The last revision in the lease that the transaction in progress makes durable.
+    /// The last revision of the lease that the transaction in progress makes durable: equal to `end`, unless the
+    /// transaction begins another lease.
     pub(super) wanted_end: u64,
     /// The oldest revision that can be read.
     pub(super) compacted: u64,

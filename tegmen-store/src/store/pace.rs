@@ -1,5 +1,5 @@
-//! Numbers in rows: their encoding, and two rules: a number only increases, and it does not increase faster than its
-//! pace.
+//! The encoding of numbers in rows, and the two rules for these numbers. A number only increases, and it does not
+//! increase faster than its pace.
 
 use super::{Number, Put, StoreError, Value};
 use crate::clock::{DAY, allowed};

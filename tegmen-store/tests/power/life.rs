@@ -64,9 +64,10 @@ pub(crate) enum When {
 enum Step {
     Put(String, String),
     Delete(String),
-    /// Increases a number. After the answer the server may use all numbers below it.
+    /// Increases the number in the row of this key to this value. After the answer the server may use all numbers below
+    /// this value.
     Number(String, u64),
-    /// Writes the numbers of a context to the table of numbers.
+    /// Writes a row of this name, with this next number, to the table of the numbers of contexts.
     Context(String, u64),
     Leased(String, LeaseId),
     Revoke(LeaseId),
