@@ -91,8 +91,8 @@ impl<S: Store> Api<S> {
         Ok((api, written))
     }
 
-    /// Returns the number of passwords that were compared with a hash since the start. The server makes such a
-    /// comparison for each login, even if the user does not exist.
+    /// Returns the number of times that the server has compared a password with a hash since its start. The server does
+    /// this once for each login, even if the user does not exist.
     pub fn passwords_compared(&self) -> u64 {
         self.passwords.compared()
     }

@@ -1,4 +1,4 @@
-//! `tegmen delegation`: delegated sessions, over the HTTPS interface of their server.
+//! `tegmen delegation`: manages delegated sessions, over the HTTPS interface of the delegation server.
 
 use crate::admin::{Admin, done, rfc3339_of, save_once, segment, shown_once};
 use crate::output::{Failure, Output, printable};
@@ -67,8 +67,8 @@ enum Command {
     List {
         #[command(flatten)]
         named: Named,
-        /// List only the connection numbers that the server has reserved and for which the store has no entry. If the
-        /// server was killed, a peer may have a connection with such a number.
+        /// List only reserved connection numbers without an entry in the store. If the server was killed, a peer may
+        /// have a connection with such a number.
         #[arg(long)]
         unaccounted: bool,
     },

@@ -146,8 +146,8 @@ impl Printed {
     }
 
     /// Handles a gap in the history of the server. If the command watches a group and knows the ID of the last event,
-    /// forgets this ID and returns true: the command then reads the group again, so it does not need the missed
-    /// changes. Otherwise returns false.
+    /// forgets this ID and returns true. The command then reads the group again, so that it does not need the missed
+    /// changes. In any other case returns false.
     fn forget(&mut self) -> bool {
         let Some(watched) = self.watched.as_mut().filter(|_| self.last.take().is_some()) else { return false };
         (watched.is_stale, watched.is_shown) = (true, false);

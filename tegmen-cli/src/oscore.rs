@@ -111,8 +111,8 @@ struct New {
     /// Time after which the context must not be used, such as 2027-12-31T00:00:00Z.
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
-    /// Derive new keys at both ends (RFC 8613, appendix B.2) when one of them has lost its numbers or was restored from
-    /// a backup, instead of refusing the context.
+    /// Derive new keys at both ends (RFC 8613, appendix B.2) when one end has lost its numbers or was restored from a
+    /// backup. Without this option, the context is refused in this case.
     #[arg(long)]
     rederivation: bool,
     /// Right of the owner of the first directory at the other end, as "METHOD /path"; may be repeated. Default: all

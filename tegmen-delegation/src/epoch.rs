@@ -87,9 +87,9 @@ impl Epoch {
         Self { number: 0, key, tickets: TicketKey(Secret::zeroed()) }
     }
 
-    /// Returns the epoch after this epoch. The device and the server begin it during a session between them, and
-    /// `exported` is the keying material of that session under [`EXPORTER`]. Returns `None` if this is epoch 65,535:
-    /// the device then needs a new device key.
+    /// Returns the epoch after this epoch. The device and the server begin that epoch during a session between them.
+    /// `exported` is the keying material of this session under [`EXPORTER`]. Returns `None` if this is epoch 65,535: the
+    /// device then needs a new device key.
     pub fn next<C: Crypto>(&self, exported: &Secret<PSK_LEN>) -> Option<Self> {
         let mut next = Self::blank();
         self.write_next::<C>(exported, &mut next).then_some(next)

@@ -1,5 +1,5 @@
-//! Sends packets that do not fit into a frame in fragments, and reassembles them in a bounded buffer (RFC 4944,
-//! section 5.3).
+//! Cuts packets that are too long for one frame into fragments, and reassembles received packets in a bounded buffer
+//! (RFC 4944, section 5.3).
 //!
 //! A fragment contains the length of the uncompressed packet in bytes, and its own offset in this packet in units of
 //! eight bytes. If one fragment is lost, the packet is lost, because this layer has no retransmission.
@@ -297,8 +297,8 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     }
 
     /// Records that the bytes from `start` to `end` have arrived. Accepts a repeated fragment. Drops the packet if the
-    /// fragment overlaps other fragments only in part, if it ends after the packet, or if it ends within a unit of
-    /// eight bytes before the end of the packet (section 5.3).
+    /// fragment overlaps other fragments only in part, or if its end is after the end of the packet. Only the last
+    /// fragment may end at an offset that is not a multiple of eight: otherwise drops the packet, too (section 5.3).
     fn mark(&mut self, index: usize, start: usize, end: usize) -> Result<(), FragmentError> {
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         let len = usize::from(slot.len);
@@ -383,8 +383,9 @@ pub enum FragmentError {
     Headers(iphc::HeaderError),
     /// The packet is longer than a slot.
     TooLong,
-    /// The fragment contradicts its packet: it overlaps other fragments, ends after the packet, ends within a unit of
-    /// eight bytes before the end of the packet, or belongs to a packet that is shorter than an IPv6 header.
+    /// The fragment contradicts its packet: it overlaps other fragments only in part, ends after the packet, or ends at
+    /// an offset that is not a multiple of eight without being the last fragment. Or the packet is shorter than an IPv6
+    /// header.
     Contradicts,
 }
 

@@ -34,8 +34,8 @@ impl LinkAddress {
         matches!(self, Self::Absent)
     }
 
-    /// Returns the interface identifier of an IPv6 address that is computed from this address (RFC 6282, section 3.2.2;
-    /// RFC 4944, section 6); `None` for [`LinkAddress::Absent`].
+    /// Returns the IPv6 interface identifier that is computed from this link address (RFC 6282, section 3.2.2; RFC
+    /// 4944, section 6); `None` for [`LinkAddress::Absent`].
     pub const fn interface_id(&self) -> Option<[u8; 8]> {
         match *self {
             Self::Absent => None,

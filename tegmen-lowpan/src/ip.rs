@@ -112,8 +112,8 @@ pub(crate) fn restore_checksum(packet: &mut [u8]) {
 pub enum ParseError {
     /// The version is not 6.
     NotIpv6,
-    /// The packet ends before its headers end, or before the length in a header, or the length in the UDP header is
-    /// shorter than that header.
+    /// The packet is shorter than its headers, or shorter than the length in one of its headers. Or the length in the
+    /// UDP header is less than the length of the UDP header itself.
     Truncated,
     /// The packet has the extension header with this number. No extension header is supported.
     ExtensionHeader(u8),

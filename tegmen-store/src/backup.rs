@@ -150,7 +150,7 @@ impl Database {
     }
 }
 
-/// Copies all bytes of `from` to `to`. Returns their SHA-256 and their number.
+/// Copies all bytes of `from` to `to`. Returns the SHA-256 of these bytes, and the number of bytes.
 fn digest(from: &mut impl Read, to: &mut impl Write) -> io::Result<([u8; 32], u64)> {
     let (mut hash, mut len, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 16]);
     loop {

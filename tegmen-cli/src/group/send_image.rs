@@ -112,8 +112,8 @@ fn progress(out: Output, blocks: usize) -> ProgressBar {
     }
 }
 
-/// Returns the number of bytes that a member lacks. `gaps` are the missing units in the report of the member, and each
-/// counts [`UNIT`] bytes, although the last unit of an image may be shorter.
+/// Returns the number of bytes that a member lacks. `gaps` are the ranges of missing units in the report of the member.
+/// Each unit counts as [`UNIT`] bytes, although the last unit of an image may be shorter.
 fn lacks(gaps: &[std::ops::Range<u32>]) -> u64 {
     gaps.iter().map(|gap| u64::from(gap.end - gap.start) * u64::from(UNIT)).sum()
 }

@@ -84,7 +84,8 @@ impl Device {
         self.controller.join(&self.dir, joining, &MemberSettings::default()).await
     }
 
-    /// Asks the controller for the keys of the current epoch. Returns true if they are of a later epoch than before.
+    /// Asks the controller for the keys of the current epoch. Returns true if the membership then has the keys of a
+    /// later epoch than before.
     pub(super) async fn catch_up(&self, membership: &Membership) -> Result<bool, ControllerError> {
         self.controller.catch_up(membership).await
     }

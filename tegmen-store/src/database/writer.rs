@@ -360,8 +360,8 @@ impl Writer {
         }
     }
 
-    /// Makes all changes and tasks durable, or none of them. With `renew`, the database gets a new `.place` file in any
-    /// case.
+    /// Makes all changes and tasks durable, or none of them. If `renew` is true, the database gets a new `.place` file,
+    /// even if the changes and tasks do not require this.
     ///
     /// # Errors
     /// The reason why no change was made.

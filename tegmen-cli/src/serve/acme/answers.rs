@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The path of an answer.
 const PATH: &str = "/.well-known/acme-challenge/{token}";
 
-/// The answers to pending challenges, with their tokens as keys.
+/// The answers to pending challenges. The key of an answer is the token of its challenge.
 #[derive(Default)]
 pub(super) struct Answers(Mutex<HashMap<String, String>>);
 

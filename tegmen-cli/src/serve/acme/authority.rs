@@ -42,8 +42,8 @@ pub(in crate::serve) struct Settings {
     pub(in crate::serve) dir: PathBuf,
     /// The URL at which the authority reaches the operator.
     pub(in crate::serve) contact: Option<String>,
-    /// The file with certificates of authorities in PEM. One of them must have issued the certificate of the ACME
-    /// server.
+    /// The file with certificates of authorities in PEM. One of these authorities must have issued the
+    /// certificate of the ACME server.
     pub(in crate::serve) trust: PathBuf,
     /// The file with the external account binding; `None` if the authority needs none.
     pub(in crate::serve) binding: Option<PathBuf>,
