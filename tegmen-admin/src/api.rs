@@ -53,11 +53,11 @@ pub struct Api<S> {
     pub(crate) passwords: Passwords,
     /// The permits for clients that follow the stream of events, one for each client.
     pub(crate) streams: Arc<Semaphore>,
-    /// The controller of the groups in the same store; `None` if the server controls no groups. [`Self::open`] sets
-    /// `None`.
+    /// The controller of groups, which uses the same store as the interface. `None` if the server controls no groups.
+    /// [`Self::open`] sets `None`.
     pub groups: Option<Arc<Controller<S>>>,
-    /// The server of delegated sessions in the same store; `None` if the server delegates no sessions. [`Self::open`]
-    /// sets `None`.
+    /// The server of delegated sessions, which uses the same store as the interface. `None` if the server delegates no
+    /// sessions. [`Self::open`] sets `None`.
     pub delegations: Option<Arc<Delegations<S>>>,
     /// The authority that issues certificates to users who log in; `None` if users cannot log in. [`Self::open`] sets
     /// `None`.

@@ -134,7 +134,8 @@ fn read(value: &Value) -> Option<Row> {
     serde_json::from_slice(value.plain()?).ok()
 }
 
-/// Returns the ID of the API key in the key of a row; `None` for a row of another kind.
+/// Returns the ID of the API key to which a row of the store belongs; `None` for a row of another kind. `row` is the
+/// key of the row in the store.
 fn id(row: &[u8]) -> Option<&str> {
     std::str::from_utf8(row).ok()?.strip_prefix(KEYS)
 }

@@ -86,8 +86,8 @@ impl Passwords {
         Ok(Self { places, running, compared: AtomicU64::new(0), nobody })
     }
 
-    /// Waits until a hash may be computed. Refuses if too many computations wait already. The permits must be kept
-    /// during the computation.
+    /// Waits until a hash may be computed. Refuses if too many computations wait already. The caller must keep the
+    /// returned permits until the computation has ended.
     async fn turn(&self) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), Problem> {
         let busy = || Problem::new(Code::TooManyLogins, "too many passwords are compared now: try again in a second");
         let place = self.places.try_acquire().map_err(|_| busy())?;
@@ -114,7 +114,7 @@ impl Passwords {
         tokio::task::spawn_blocking(compared).await.map_err(|_| fault())?
     }
 
-    /// Returns the number of comparisons of passwords since the start.
+    /// Returns the number of comparisons of passwords with hashes since the start of the server.
     pub(crate) fn compared(&self) -> u64 {
         self.compared.load(Ordering::Relaxed)
     }

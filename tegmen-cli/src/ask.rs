@@ -1,4 +1,4 @@
-//! `tegmen get`, `put`, `post`, `delete`, `fetch`, `patch`, `ipatch`: one request, one response.
+//! `tegmen get`, `put`, `post`, `delete`, `fetch`, `patch`, `ipatch`: send a request, and print the response.
 
 use crate::connect::{Connect, seconds};
 use crate::output::{Failure, Output, printable, printable_lines, runtime};

@@ -34,7 +34,7 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         sealing_key: Option<PathBuf>,
     },
-    /// Make a database from a backup. All sequence numbers skip the numbers that may have been used. Sessions are
+    /// Make a database from a backup. Sequence numbers continue after all numbers that may have been used. Sessions are
     /// removed, so that clients perform new handshakes. Changes after the backup are lost, also revocations.
     #[command(after_help = "Example:\n  tegmen backup restore --state /var/lib/tegmen-state/state.db state.backup")]
     Restore(Target),

@@ -28,7 +28,8 @@ enum Command {
     },
     /// Show a delegated device. Its keys are never shown.
     Show(Named),
-    /// Give a device another configuration. If its scopes change, its connections end with its next epoch.
+    /// Give a device another configuration. If the scopes change, all connections of the device end when its next epoch
+    /// begins.
     Configure(Configure),
     /// Disable a device: the server gives peers no more sessions in its name. Existing sessions of the device continue
     /// until they are revoked.

@@ -116,7 +116,7 @@ enum Command {
     Token(token::Token),
     /// Create protected groups, add and evict their members; join a group, send requests to all its members, and leave it.
     Group(Box<group::Group>),
-    /// List and revoke the delegated sessions of devices, and begin their epochs.
+    /// List and revoke the delegated sessions of devices, and begin new epochs of devices.
     Delegation(delegation::Delegation),
     /// Revoke the key of a session, or a token, at an access control server.
     Revoke(revoke::Revoke),

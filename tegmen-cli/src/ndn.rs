@@ -1,4 +1,4 @@
-//! `tegmen ndn`: a forwarder of Named Data Networking, consumers and producers.
+//! `tegmen ndn`: a forwarder, consumers and producers of Named Data Networking.
 
 mod consume;
 mod forward;

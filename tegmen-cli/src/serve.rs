@@ -1,4 +1,4 @@
-//! `tegmen serve`: values, files and commands as resources.
+//! `tegmen serve`: serves values, files and commands as resources.
 
 pub(crate) mod access;
 mod acme;

@@ -9,7 +9,7 @@ use tegmen_tickets::{TICKET_KEY_LEN, TicketKey};
 /// The label of the keying material of a session between device and server (RFC 5705). The key of the next epoch is
 /// derived from this material.
 pub const EXPORTER: &[u8] = b"EXPORTER-tegmen-delegation-epoch";
-/// Bytes of a pre-shared key, and of the keying material under [`EXPORTER`].
+/// Number of bytes of a pre-shared key, and of the keying material under [`EXPORTER`].
 pub const PSK_LEN: usize = DIGEST_LEN;
 
 /// Number of bytes of [`Epoch::check`].
@@ -88,8 +88,8 @@ impl Epoch {
     }
 
     /// Returns the epoch after this epoch. The device and the server begin that epoch during a session between them.
-    /// `exported` is the keying material of this session under [`EXPORTER`]. Returns `None` if this is epoch 65,535: the
-    /// device then needs a new device key.
+    /// `exported` is the keying material of this session under [`EXPORTER`]. Returns `None` if this is epoch 65,535:
+    /// the device then needs a new device key.
     pub fn next<C: Crypto>(&self, exported: &Secret<PSK_LEN>) -> Option<Self> {
         let mut next = Self::blank();
         self.write_next::<C>(exported, &mut next).then_some(next)

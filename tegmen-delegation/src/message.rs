@@ -56,7 +56,7 @@ pub enum Request<'r> {
     Refuse(u32),
     /// The request to [`Resource::Keep`]. Its payload: the session to store.
     Keep(HandedOver<'r>),
-    /// The request to [`Resource::Go`]. Its payload: the session to resume, and then the name of the server.
+    /// The request to [`Resource::Go`]. Its payload: the session to resume, and then `server_name`.
     Go {
         /// The connection of the session, and the address of its peer.
         go: Go,

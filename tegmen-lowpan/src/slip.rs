@@ -199,7 +199,8 @@ impl From<Truncated> for NotControl {
     }
 }
 
-/// Returns the maximum number of bytes on the line for a frame of `len` bytes: all bytes escaped, between delimiters.
+/// Returns the maximum number of bytes on the line for a frame of `len` bytes: two bytes for each byte of the frame, if
+/// all bytes are escaped, and two delimiters.
 pub const fn max_encoded_len(len: usize) -> usize {
     len.saturating_mul(2).saturating_add(2)
 }

@@ -31,7 +31,7 @@ pub trait Driver {
     /// Ends a store as `kill -9` would end its process.
     fn crash(&self, store: Self::Store);
 
-    /// Advances the clock with which the store measures leases by `time`.
+    /// Advances the clock of the store by `time`. The store measures leases with this clock.
     fn pass(&self, time: Duration);
 }
 

@@ -69,8 +69,8 @@ impl OfAcme {
         Self { authority: Authority::new(settings), dir, servers, devices, answers, wanted }
     }
 
-    /// Starts two tasks on the runtime. One obtains certificates. The other answers the challenges of the authority at
-    /// `listener`. Both end when `tasks` is dropped.
+    /// Starts two tasks on the runtime. One task obtains certificates. The other task answers the challenges of the
+    /// authority at `listener`. Both tasks end when `tasks` is dropped.
     pub(super) fn start(self: &Arc<Self>, listener: TcpListener, tasks: &mut JoinSet<()>) {
         tasks.spawn(answers::serve(listener, Arc::clone(&self.answers)));
         let certificates = Arc::clone(self);

@@ -66,7 +66,8 @@ impl Keys {
         Ok(ServedContexts { contexts, edhoc: self.edhoc_server(learn)?, groups })
     }
 
-    /// Returns the multicast groups in which clients look for the server by their OSCORE contexts.
+    /// Returns the multicast groups for discovery. A client that has one of the OSCORE contexts sends a request to
+    /// such a group to find the server.
     fn discovery_groups(&self, contexts: &Contexts) -> Result<Vec<Group>, Failure> {
         let addresses = contexts.discovery_addresses();
         let pairs = self.oscore_discovery.iter().flat_map(|interface| addresses.iter().map(move |at| (at, interface)));

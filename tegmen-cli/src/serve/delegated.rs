@@ -100,7 +100,7 @@ pub(super) fn start(device: &DelegatedDevice, sessions: SessionList, resources: 
     tasks
 }
 
-/// Reads a device key. The error is the reason why there is none.
+/// Reads a device key from a file. The error is the reason why the key cannot be read.
 fn device_key(file: &Path) -> Result<DeviceKey, String> {
     let text = read_secret(file)?;
     let bytes = from_hex(&text).map(zeroize::Zeroizing::new);

@@ -55,7 +55,7 @@ impl Sockets {
     }
 }
 
-/// The connection to the service manager. Without a service manager, its reports do nothing.
+/// The connection to the service manager. If there is no service manager, the reports have no effect.
 pub(crate) struct Manager {
     #[cfg(unix)]
     socket: Option<std::os::unix::net::UnixDatagram>,

@@ -243,7 +243,8 @@ impl Oven {
         Ok(Self { protokey })
     }
 
-    /// Draws the identity of a session with a subscriber. Derives the key of this session. Returns both.
+    /// Draws the identity of a session with a subscriber, and derives the key of this session. Returns the identity and
+    /// the key.
     pub(super) fn session_key(&self, subscriber: &str) -> Result<(String, Zeroizing<Vec<u8>>), Failure> {
         let mut buffer = [0; MAX_IDENTITY];
         let identity = SessionIdentity::write(Words::OVEN.name(), &random::bytes()?, &mut buffer);

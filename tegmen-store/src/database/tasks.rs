@@ -14,7 +14,8 @@ pub(super) enum Task {
 }
 
 /// The result of a task in a transaction that is not durable yet. The value of a commit or a compaction is a revision,
-/// and the value of the grant or the end of a lease is the name of the lease. The error is the reason why the task failed.
+/// and the value of the grant or the end of a lease is the name of the lease. The error is the reason why the task
+/// failed.
 pub(super) type Outcome = Result<u64, StoreError>;
 
 impl Task {

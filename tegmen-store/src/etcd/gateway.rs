@@ -134,8 +134,8 @@ impl Gateway {
         Ok(Stream { member, name, body: response.into_body(), received: Vec::new() })
     }
 
-    /// Handles a failure of `member`. If requests are sent to `member` first, sends them to the next member first from
-    /// now on. Closes the idle connections to `member`.
+    /// Handles a failure of `member`. If the gateway sends each request to `member` first, the next member takes this
+    /// place from now on. Closes the idle connections to `member`.
     fn leave(&self, member: usize) {
         let next = (member + 1) % self.members.len().max(1);
         // Another call may have left it already.

@@ -152,7 +152,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Removes complete revisions with together about `most` changes from the watch, and returns the changes.
+    /// Removes complete revisions from the watch, and returns their changes: about `most` changes, or all changes if
+    /// there are fewer.
     fn take(&self, watching: &mut Watching, most: usize) -> Result<Changes, StoreError> {
         let mut changes: Vec<Changed> = Vec::new();
         while changes.len() < most.max(1)
