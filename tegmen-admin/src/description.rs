@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Schemas {
     requests: SchemaGenerator,
     answers: SchemaGenerator,
-    /// The responses to refused requests, by the names of their codes.
+    /// The responses to refused requests. The key of a response consists of the names of its codes, joined with dots.
     refusals: Map<String, Value>,
 }
 
@@ -27,7 +27,8 @@ impl Schemas {
         Self { requests: requests.into_generator(), answers: answers.into_generator(), refusals: Map::new() }
     }
 
-    /// Returns two maps: all schemas by their names, and the responses to refused requests.
+    /// Returns two maps: first all schemas with their names as keys, and then the responses to refused requests, with
+    /// the joined names of their codes as keys.
     pub(crate) fn finish(mut self) -> (Map<String, Value>, Map<String, Value>) {
         let mut all = self.requests.take_definitions(true);
         all.extend(self.answers.take_definitions(true));

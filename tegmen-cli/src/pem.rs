@@ -6,7 +6,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::path::Path;
 use tokio_rustls::rustls::RootCertStore;
 
-/// Reads the certificates in a file. The error is the reason why they cannot be read, or that the file has none.
+/// Reads the certificates in a file. The error is the reason why no certificate could be read.
 pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let certificates = certificates.map_err(|error| format!("{}: {error}", file.display()))?;

@@ -72,8 +72,8 @@ fn read_address(short: bool, bytes: &mut Reader<'_>) -> Result<LinkAddress, Trun
 }
 
 /// A record of the last `N` floods that this node received. The node remembers each flood for 10 seconds. If more than
-/// `N` floods arrive in this time, the node forgets the oldest flood, and may relay a frame of it again. The hop limit
-/// in the frame still ends the flood.
+/// `N` floods arrive in this time, the node forgets the oldest flood, and may relay a frame of that flood again. The
+/// hop limit in the frame still ends the flood.
 #[derive(Debug)]
 pub struct Seen<const N: usize> {
     entries: [(LinkAddress, u8, Instant); N],

@@ -50,7 +50,7 @@ pub struct Compressed {
 }
 
 impl Compressed {
-    /// Compressed headers of no bytes, for a payload without IPv6 headers.
+    /// Compressed headers with a length of 0 bytes, for a payload without IPv6 headers.
     pub(super) const NONE: Self = Self { bytes: [0; MAX_COMPRESSED_LEN], len: 0, replaces: 0 };
 
     /// Compresses the IPv6 header of `packet`, and its UDP header if it has one.

@@ -41,8 +41,8 @@ impl PacketSigner {
         self.0.as_ref().map_or(&[], |pair| &pair.certificates)
     }
 
-    /// Returns the names of the keys in these certificates. A producer registers these names, so that Interests for the
-    /// certificates reach it.
+    /// Returns the names of the keys in the [certificates](Self::certificates). A producer registers these names,
+    /// so that Interests for the certificates reach the producer.
     pub(super) fn prefixes(&self) -> Vec<Vec<u8>> {
         let parsed = self.certificates().iter().filter_map(|wire| Certificate::parse(wire).ok());
         let mut prefixes: Vec<Vec<u8>> = parsed.map(|parsed| parsed.key_name().as_bytes().to_vec()).collect();
@@ -83,8 +83,8 @@ pub(super) struct Trusted {
     /// that signed the packet to an anchor. May be given several times.
     #[arg(long, value_name = "CERT")]
     anchor: Vec<PathBuf>,
-    /// Trust schema in LVS, which defines the keys that may sign a name: a model, or its text. Without a schema, a
-    /// key may sign names that begin with its identity.
+    /// Trust schema in LVS, which defines the keys that may sign a name: a compiled model, or the text of the schema.
+    /// Without a schema, a key may sign names that begin with its identity.
     #[arg(long, value_name = "FILE", requires = "anchor")]
     schema: Option<PathBuf>,
 }

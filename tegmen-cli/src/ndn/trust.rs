@@ -72,7 +72,7 @@ impl Trust {
 /// The first byte of each model: the type of its version field. No text begins with this byte.
 const MODEL: u8 = 0x61;
 
-/// Reads a schema from a file with a model, or with its text.
+/// Reads a schema from a file, which contains either a compiled model or the text of the schema.
 pub(super) fn read_schema(file: &Path) -> Result<Schema, Failure> {
     let bytes = pem::read(file)?;
     let model = if bytes.first() == Some(&MODEL) { bytes } else { compile_text(file, bytes)? };

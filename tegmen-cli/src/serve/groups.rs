@@ -127,8 +127,9 @@ impl Role {
             .with_join_interval(self.join_interval)
     }
 
-    /// Starts the tasks of the controller on the runtime. They send its messages, begin periodic epochs, and evict the
-    /// members whose devices are disabled or removed. They end when the returned value is dropped.
+    /// Starts the tasks of the controller on the runtime. The tasks send the messages of the controller, begin periodic
+    /// epochs, and evict the members whose devices are disabled or removed. The tasks end when the returned value is
+    /// dropped.
     pub(crate) fn start(&self, access: &access::Role) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         let (controller, sending) = (Arc::clone(&self.controller), self.sending.clone());

@@ -122,7 +122,7 @@ impl ResourceServer {
     }
 }
 
-/// Reads a key under which tokens are sealed from a file. The error is the reason why the key cannot be read.
+/// Reads from a file the key under which tokens are sealed. The error is the reason why the key cannot be read.
 fn token_key(file: &Path) -> Result<Secret<LONG_KEY_LEN>, String> {
     let text = read_secret(file)?;
     let bytes = from_hex(&text).map(zeroize::Zeroizing::new);

@@ -6,7 +6,8 @@ use crate::random;
 use std::path::PathBuf;
 use tegmen_host::hex::to_hex;
 
-/// A folder that only its owner can read, with the keys and logs of this run. It is removed when it is dropped.
+/// A folder that only its owner can read, with the keys and logs of this run. It is removed when this value is
+/// dropped.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The time without a message after which the driver opens the watch again at another member. A member without a
-/// connection to the others sends no messages.
+/// connection to the other members sends no messages.
 const SILENCE: Duration = Duration::from_secs(1);
 /// Time for which a watch stays open without a call.
 const KEPT: Duration = Duration::from_secs(10);
