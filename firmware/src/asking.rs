@@ -61,7 +61,7 @@ const fn token(number: u64) -> [u8; 3] {
 /// The requests of a sender that numbers its requests itself, and does not use the numbers of records.
 pub struct Requests {
     next: u64,
-    /// The number of the last request, while responses to it are expected.
+    /// The number of the last request, or `None` if no response is expected.
     asked: Option<u64>,
     challenge: Option<Challenge>,
 }

@@ -137,7 +137,8 @@ const FALSE: u8 = 0xf4;
 /// Maximum nesting depth of a value that is skipped.
 const MAX_DEPTH: u8 = 4;
 
-/// Labels of RFC 9594. `OF_AXIOM` stands for the label -65537, which is for private use: CBOR encodes it as 65,536.
+/// This constant and the next six constants are the labels of RFC 9594 that this module reads or writes. `OF_AXIOM`
+/// represents the label -65537, which is for private use: CBOR encodes it as 65,536.
 const SCOPE: usize = 3;
 const GKTY: usize = 7;
 const KEY: usize = 8;

@@ -18,7 +18,7 @@ pub struct Provisioned<F, const SENDERS: usize, const LISTENERS: usize> {
     /// The cryptographic provider: cipher and randomness.
     pub crypto: Provider,
     path: KeyPath<LEVELS>,
-    /// The security association without its secret and its random bytes.
+    /// The security association of the group, without its secret and its random bytes.
     association: Association<'static>,
     /// The random bytes of the controller: client random and server random.
     randoms: [[u8; 32]; 2],

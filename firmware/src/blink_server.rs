@@ -1,4 +1,5 @@
-//! The server of Blink. It counts the PUTs of its clients, answers with the count and shows its low three bits.
+//! The server of Blink. It counts the PUTs of its clients, answers with the count, and shows the low three bits of the
+//! count.
 
 use super::leds;
 use super::mote::{Application, Memory};

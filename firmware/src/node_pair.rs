@@ -226,7 +226,8 @@ pub const fn notes<C: Memory, S: Memory>() -> [Note; 15] {
     ]
 }
 
-/// The regions that count the work of the client. The region of the server is [`SERVER`] higher.
+/// The numbers of the regions that count the work of the client in each exchange. The number plus [`SERVER`] is the
+/// region that counts the work of the server in the same exchange.
 const FIRST: u32 = 2;
 const NOTIFY: u32 = 4;
 const PUT: u32 = 6;

@@ -177,8 +177,8 @@ pub struct End {
 
 /// Gives a handshake what it needs at an end with these roles: a key, a signature or a decision ([`Need`]).
 pub trait Answers: Roles {
-    /// True if [`Self::answer`] gives the answer, which depends on the need. If false, the answer to every need is the
-    /// pre-shared key.
+    /// True if the answer depends on the need, and [`Self::answer`] returns it. If false, the answer to every need is
+    /// the pre-shared key.
     const LOOKS: bool = false;
     /// True if the work on each flight is measured separately, in addition to the whole work.
     const BY_FLIGHT: bool = false;
@@ -372,7 +372,7 @@ pub const fn flight_region(end: &End, flight: u32) -> u32 {
 
 /// The number of the current flight; 0 before the first flight.
 static FLIGHT: AtomicU32 = AtomicU32::new(0);
-/// The number of the first region of flights.
+/// The number of the first region that counts the work on a flight.
 const FLIGHTS: u32 = 8;
 
 /// Answers [`Need::Sign`] with a private key on secp256r1. The function is not inlined, so that its variables are not

@@ -68,7 +68,8 @@ fn deliver<A: Application<M>, M: Memory>(
     }
 }
 
-/// The region that counts handshakes. The regions of the client have even numbers, and the next region is the server's.
+/// The region that counts the work of the client in handshakes. Each region of the client has an even number. The
+/// region with the next number counts the same work of the server.
 pub const HANDSHAKE: u32 = 0;
 /// The difference between a region of the client and the corresponding region of the server.
 pub const SERVER: u32 = 1;

@@ -402,7 +402,8 @@ fn certificates() -> io::Result<()> {
     write("x509_motes", "pieces", &pieces(&listed(&[7; 40]), 20))
 }
 
-/// Splits a Certificate message with this list into fragments. Writes each fragment after its length.
+/// Splits a Certificate message with this list into fragments. Returns all fragments, each after its length, in the
+/// form that the fuzz target reads.
 fn pieces(list: &[u8], size: usize) -> Vec<u8> {
     let body = [&[0, 0, list.len() as u8][..], list].concat();
     let piece = |(n, piece): (usize, &[u8])| {

@@ -162,7 +162,7 @@ const fn number_of(state: &[u8; STATE_LEN]) -> u32 {
 /// The script compares the device with a model. The device must refuse four kinds of tickets: tickets of a connection
 /// that was revoked in the same epoch, tickets of another epoch, tickets of another device, and forged tickets. It must
 /// not forget a revocation that it acknowledged, and its epoch must never decrease. If the lowest bit of the first byte
-/// is set, the script begins shortly before the last epoch.
+/// is set, the number of the first epoch is near the highest possible number.
 pub fn script(data: &[u8]) {
     let mut input = Input::new(data);
     let seed = digest::<Compact, 32>(&[data]);
@@ -201,7 +201,8 @@ impl Expected {
     }
 
     /// Decides whether the device must accept a session with this state. `time` is the time that the device knows, or
-    /// `None`. `state` is an error if the ticket is not authentic. Counts a refusal.
+    /// `None`. `state` is an error if the ticket is not authentic. If the device must refuse the session, adds 1 to the
+    /// number of refusals with this reason.
     fn admit(&mut self, time: Option<u32>, state: Result<&[u8; STATE_LEN], Refused>) -> Result<(), Refused> {
         let decided = state.and_then(|state| {
             let (_, since, expires) = terms(state);

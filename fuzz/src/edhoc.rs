@@ -115,7 +115,7 @@ fn sealed_2(crypto: &mut Gullible, message_1: &[u8], plaintext: &[u8]) -> Vec<u8
     string(&[g_y, &ciphertext].concat())
 }
 
-/// A cryptographic provider that returns a ciphertext unchanged when it opens it, and accepts any tag.
+/// A cryptographic provider that accepts any tag, and returns the ciphertext unchanged in place of the plaintext.
 struct Gullible(RustCrypto);
 
 impl Crypto for Gullible {

@@ -1,8 +1,8 @@
 //! Access control. The peers are publishers and subscribers, whose keys a Tegmen server derives. A subscriber gets its
 //! keys from `tegmen agent`.
 //!
-//! The key of a publisher is HMAC-SHA-256 under its protokey. The tests compute this key with OpenSSL, and not with
-//! code of Tegmen.
+//! The key of a session with the publisher is an HMAC-SHA-256 of the session identity and the name of the subscriber,
+//! under the protokey of the publisher. The tests compute this key with OpenSSL, and not with code of Tegmen.
 
 mod coapcore;
 
@@ -36,7 +36,7 @@ const PROTOKEY: [u8; 32] = [9; 32];
 const SHARED_KEY: [u8; 16] = [7; 16];
 /// The key under which the access control server seals tokens for the resource server `hob`.
 const TOKEN_KEY: [u8; 32] = [5; 32];
-/// A session identity of the publisher.
+/// The PSK identity of a session with the publisher.
 const IDENTITY: &str = "oven;AAECAwQFBgcI";
 const CONFIG: &str = r#"[access]
 store = "access.db"
@@ -85,7 +85,7 @@ pub(crate) fn all(images: &Arc<Images>, places: &Places) -> (Vec<Cell>, Vec<Arc<
     (cells, vec![c, java, coapcore])
 }
 
-/// Makes the row of a peer that is a program of `examples/agent`, in the role of a server.
+/// Makes the row of the result table ([`Cell`]) for a server that is a program of `examples/agent`.
 fn example(peer: &str, version: &str, program: &Arc<Built>, play: fn(&Scene, &Built) -> Check) -> Cell {
     let program = program.clone();
     Cell::new(peer, version, Role::Server, SUBSCRIBER, move |scene| {

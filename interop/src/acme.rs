@@ -60,7 +60,7 @@ struct Programs {
 struct Wanted {
     /// Validity of a certificate, in seconds.
     valid: u32,
-    /// The port from which the authority requests the challenge responses.
+    /// The port of the Tegmen server to which the authority connects to get the challenge responses.
     challenges: u16,
     /// True if each account needs an external account binding.
     binding: bool,

@@ -317,7 +317,8 @@ impl Session {
     }
 }
 
-/// Opens a request at a listener. The first request of a sender is accepted with the challenge of the listener.
+/// Opens a request at a listener. The first request of a sender may be a replay. The listener accepts this request as
+/// if it contained the challenge of the listener.
 fn open_request<const KEY: usize>(
     crypto: &mut HostCrypto,
     listener: &mut Member<4, 4, KEY, SigningKeys>,

@@ -65,8 +65,8 @@ const SERVER_NAME: u16 = 0;
 const NOT_READ: &str =
     "it does not read a ServerHello with an empty server_name (RFC 6066, section 3): it repeats its ClientHello";
 
-/// Returns the name of the scenario in which a session is resumed by `by`. The name is the same if the peer resumes the
-/// session at the device, and if the device resumes the session at the peer.
+/// Returns the name of the scenario in which a session is resumed by `by`. The scenario in which the peer resumes a
+/// session at the device has the same name as the scenario in which the device resumes a session at the peer.
 pub(crate) fn row(by: By) -> &'static str {
     match by {
         By::Ticket => "delegation, resumed with a ticket",
@@ -109,8 +109,8 @@ impl<'s> World<'s> {
         self.operator.imprint(DOOR)
     }
 
-    /// Starts the lamp again. The lamp keeps its epoch. The library `later`, if given, sets the clock of the lamp two
-    /// days ahead.
+    /// Starts the lamp again. The lamp keeps its epoch. If `later` is given, it is a library that is loaded into the
+    /// lamp, and sets the clock of the lamp two days ahead.
     pub(crate) fn restart(&mut self, later: Option<&Command>) -> Result<(), String> {
         self.lamp.process.kill();
         self.lamp.process = self.operator.run_device(LAMP, self.lamp.address, later)?;
@@ -222,7 +222,8 @@ impl Operator<'_> {
         Ok(Device { name, process, address })
     }
 
-    /// Starts a device in its own directory. The library `later`, if given, changes the clock of the device.
+    /// Starts a device in its own directory. If `later` is given, it is a library that is loaded into the process, and
+    /// changes the clock of the device.
     fn run_device(&self, name: &str, address: SocketAddr, later: Option<&Command>) -> Result<Process, String> {
         let port = address.port().to_string();
         let listen = ["serve", "--listen", "127.0.0.1", "--port", &port, "--shards", "1", "--log-level", "debug"];
@@ -254,7 +255,7 @@ impl Operator<'_> {
 }
 
 /// The relays between a peer, the server and the device. There are two relays if the server and the device have
-/// different addresses. There is one relay if both have the address of a gateway.
+/// different addresses. There is one relay if a gateway has one address for both of them.
 pub(crate) struct Way {
     to_server: Capture,
     to_device: Option<Capture>,

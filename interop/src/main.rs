@@ -220,7 +220,8 @@ fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, 
     (cells, built)
 }
 
-/// Makes a row that fails with the command that installs the peer.
+/// Makes a row of the result table ([`Cell`]) for a peer that is not installed. The row fails, and the error contains
+/// the command that installs the peer.
 fn missing(peer: &str, program: &str, package: &str) -> Cell {
     let why = format!("{program} is not installed: sudo apt-get install {package}");
     Cell::new(peer, "?", Role::Server, "is there", move |_| Err(Trouble::Failed(why.clone())))

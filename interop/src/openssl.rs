@@ -278,8 +278,8 @@ fn server_unknown_identity(scene: &Scene) -> Check {
     Err(Trouble::Lacks(format!("s_server accepts every identity and only prints \"{warning}\"")))
 }
 
-/// Checks a fragmented handshake message. The identity hint is too long for one datagram of this size, so the
-/// ServerKeyExchange has two fragments.
+/// Checks a fragmented handshake message. `s_server` sends datagrams of at most 256 bytes. The identity hint is too
+/// long for one such datagram, so the ServerKeyExchange has two fragments.
 fn server_fragments(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let hint = "h".repeat(250);

@@ -189,7 +189,7 @@ fn server_well_known_core(scene: &Scene, peer: &Peer) -> Check {
 }
 
 /// Checks an observation of `/count` at the peer's server, whose value increases twice a second. After the fourth
-/// representation Tegmen's client ends the observation, and the peer must receive this end.
+/// representation Tegmen's client cancels the observation. The peer must then report that it has no observers.
 fn server_observe(scene: &Scene, peer: &Peer) -> Check {
     let (server, address) = peer.serve(scene, LOOPBACK)?;
     observe_counting(scene, &format!("coap://{address}/count"), &[])?;

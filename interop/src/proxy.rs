@@ -305,8 +305,8 @@ fn aiocoap_observes_a_virtual_host(scene: &Scene, peer: &Built) -> Check {
     is_protected(&origin)
 }
 
-/// Checks that Tegmen's client observes a counter of aiocoap's server, and that the server receives the end of the
-/// observation.
+/// Checks that Tegmen's client observes a counter of aiocoap's server. When the client cancels the observation, the
+/// server must report that it has no observers.
 fn observe_with_oscore(scene: &Scene, peer: &Built) -> Check {
     let (server, proxied) = behind_with_oscore(scene, peer)?;
     observe_counting(scene, &proxied.uri("count"), &["--proxy", &proxied.plain(), "--oscore", OURS])?;

@@ -63,7 +63,8 @@ struct Peer {
 enum Reaches {
     /// The client resumes the session at the address of the device.
     Address,
-    /// The client resumes a session only at the address where it was opened, so both have the address of a gateway.
+    /// The client resumes a session only at the address where it was opened. So a gateway has one address for the
+    /// server and the device.
     Gateway,
     /// The client cannot resume: it does not read the answer to its server_name.
     Nowhere,

@@ -31,7 +31,7 @@ pub use rustcrypto::{Algorithm, RustCrypto};
 pub const KEY_LEN: usize = 16;
 /// Length of a key of ChaCha20-Poly1305 in bytes.
 pub const CHACHA20_KEY_LEN: usize = 32;
-/// Length of a private key, and of a shared secret, in bytes. Both groups have the same lengths.
+/// Length of a private key, and of a shared secret, in bytes. The lengths are the same for secp256r1 and x25519.
 pub const SCALAR_LEN: usize = 32;
 /// Length of the longest public key share in bytes: an uncompressed point of secp256r1.
 pub const MAX_SHARE: usize = 65;
@@ -115,7 +115,7 @@ pub trait Crypto {
         tag: &mut [u8],
     ) -> Result<(), Unsupported>;
 
-    /// Decrypts `body` in place and checks `tag` in constant time. The inverse of [`Self::seal`].
+    /// Decrypts `body` in place and checks `tag` in constant time. This is the inverse operation of [`Self::seal`].
     ///
     /// # Errors
     /// [`NotAuthentic`] if the tag does not match or the lengths are not supported. The content of `body` must then
@@ -145,7 +145,8 @@ pub trait Crypto {
         Err(Unsupported)
     }
 
-    /// Decrypts `body` in place, in a time that depends only on its length. The inverse of [`Self::cbc_encrypt`].
+    /// Decrypts `body` in place, in a time that depends only on its length. This is the inverse operation of
+    /// [`Self::cbc_encrypt`].
     ///
     /// # Errors
     /// The same as for [`Self::cbc_encrypt`].

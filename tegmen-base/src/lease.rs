@@ -13,8 +13,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Continues with the number `kept`: the end of the lease that was stored last, or 0 if none was stored. No number
-    /// may be used until [`Self::extend`].
+    /// Continues with the number `kept`: the last stored end of the lease, or 0 if none was stored. No number may be
+    /// used until [`Self::extend`].
     pub const fn resume(kept: u64) -> Self {
         Self { next: kept, end: kept }
     }

@@ -13,7 +13,7 @@ pub const MAX_SIZE: usize = 1024;
 /// The value of a Block1 or Block2 option (RFC 7959, section 2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Block {
-    /// Position of the block, counted in blocks of this size. The number has 20 bits.
+    /// Position of the block in the body, in units of the size of this block. The number has 20 bits.
     pub number: u32,
     /// True if another block follows this block.
     pub more: bool,
@@ -58,7 +58,7 @@ impl Block {
         (self.number as usize).saturating_mul(self.size())
     }
 
-    /// Returns the same position in the body with blocks of at most `size` bytes.
+    /// Returns a block that begins at the same position of the body, and has at most `size` bytes, but at least 16.
     pub fn limited(self, size: usize) -> Self {
         let size_exponent = self.size_exponent.min(Self::first(size).size_exponent);
         let number = self.number << self.size_exponent.saturating_sub(size_exponent);

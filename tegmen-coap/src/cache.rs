@@ -337,9 +337,9 @@ impl<S: CacheStorage> Cache<S> {
     }
 
     /// Handles a 2.03 (Valid) to a request with this key and ETag. Updates the stored response with the options of the
-    /// 2.03: writes it into `frame`, and stores it. Returns false if there is no stored response with the ETag, or if
-    /// the 2.03 has another ETag. The 2.03 then has no effect. The first `resource` bytes of `key` are the bytes that
-    /// [`write_resource`] wrote.
+    /// 2.03. The updated response is written into `frame`, and then stored. Returns false if there is no stored
+    /// response with the ETag, or if the 2.03 has another ETag. The 2.03 then has no effect. The first `resource` bytes
+    /// of `key` are the bytes that [`write_resource`] wrote.
     pub fn revalidate(
         &mut self,
         now: Instant,

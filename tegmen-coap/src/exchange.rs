@@ -24,8 +24,8 @@ pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(247);
 pub enum Received<'m, 'x, K> {
     /// A request to handle, and the key under which its reply is kept.
     Request(MessageRef<'m>, K),
-    /// A message that was handled before. The value is the reply to this message, which must be sent again. It is empty
-    /// if there is nothing to send.
+    /// A message that was handled before. The value is the earlier reply to the message. Send this reply again. The
+    /// value is empty if there is nothing to send.
     Duplicate(&'x [u8]),
     /// The response to a request of this end.
     Response {
@@ -116,8 +116,8 @@ pub trait PeerExchanges {
         let _ = now;
     }
 
-    /// Removes old state. A node calls this when an alarm of the peer has arrived. `is_observer` is true if the peer
-    /// observes a resource. Returns the time of the next call, or `None` if no further call is needed.
+    /// Removes old state. A node calls this function when the time of the peer's alarm has come. `is_observer` is true
+    /// if the peer observes a resource. Returns the time of the next call, or `None` if no further call is needed.
     #[inline]
     fn on_alarm(&mut self, storage: &Self::Storage, now: Instant, is_observer: bool) -> Option<Instant> {
         let _ = (storage, now, is_observer);
@@ -296,9 +296,9 @@ impl<S: ExchangeStorage> Exchanges<S> {
         storage.last_reply(now, &self.kept)
     }
 
-    /// Records a message that this end sends now: a request, or a separate response. A confirmable message is kept
-    /// and retransmitted until it is acknowledged. `random` spreads the first timeout over ACK_RANDOM_FACTOR (1 to
-    /// 1.5).
+    /// Records a message that this end sends now: a request, or a separate response. A confirmable message is kept and
+    /// retransmitted until it is acknowledged. `random` is a random number that selects the time before the first
+    /// retransmission, from 1 to 1.5 times ACK_TIMEOUT (ACK_RANDOM_FACTOR).
     ///
     /// # Errors
     /// [`Busy`]. The message must then not be sent.
@@ -354,7 +354,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
         Ok(())
     }
 
-    /// Returns the time at which [`Self::poll`] has work.
+    /// Returns the time at which [`Self::poll`] must be called, or `None` if no exchange has a deadline.
     pub fn next_deadline(&self, storage: &S) -> Option<Instant> {
         storage.exchanges(&self.kept).filter(|o| o.has_deadline()).map(|o| o.deadline).min()
     }
@@ -377,7 +377,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
     }
 
     /// Returns the number of messages of this end for which nothing has been received. NSTART limits this number (RFC
-    /// 7252, section 4.7). A request that was acknowledged does not count while its response comes separately.
+    /// 7252, section 4.7). An acknowledged request does not count, even if its separate response has not arrived yet.
     pub fn outstanding(&self, storage: &S) -> usize {
         storage.exchanges(&self.kept).filter(|o| o.is_outstanding()).count()
     }

@@ -54,7 +54,8 @@ impl Freshness {
         self.is_shown || !is_unverified && request.code().is_safe()
     }
 
-    /// Returns false if a response of `len` bytes is too long for a peer that has not proved its address.
+    /// Returns false if a response of `len` bytes is too long for a peer that has not proved its address. `is_plain` is
+    /// true if the request is unprotected, and `request_len` is the length of the request in bytes.
     #[inline]
     pub const fn allows(&self, is_plain: bool, request_len: usize, len: usize) -> bool {
         let is_unproven = is_plain && self.verifies_address && !self.is_shown;

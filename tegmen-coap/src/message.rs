@@ -13,7 +13,7 @@ pub enum MessageType {
     NonConfirmable,
     /// The message acknowledges a confirmable message, and may contain the response.
     Acknowledgement,
-    /// The sender of this message could not process a message.
+    /// The sender of this Reset could not process a message that it received.
     Reset,
 }
 
@@ -159,8 +159,8 @@ impl<'a> MessageRef<'a> {
         builder.payload(self.payload)
     }
 
-    /// Replaces the payload of the last message of a block-wise transfer, which is the last block, by `body`: the whole
-    /// body of the transfer.
+    /// Returns this message with the payload `body`. This message is the last message of a block-wise transfer: its
+    /// payload is only the last block, and `body` is the whole body of the transfer.
     pub const fn with_body(self, body: &'a [u8]) -> Self {
         Self { payload: body, assembled: true, ..self }
     }
@@ -213,7 +213,8 @@ impl<'a> MessageRef<'a> {
         option::find(self.outer, number).or_else(|| option::find(self.inner, number))
     }
 
-    /// Returns false if the message certainly has no option of class U (RFC 8613, section 4.1) other than OSCORE.
+    /// Returns true if the message may have an option of class U (RFC 8613, section 4.1) other than OSCORE. If the
+    /// result is false, the message certainly has no such option.
     pub const fn may_have_unprotected(&self) -> bool {
         self.present & UNPROTECTED != 0
     }
@@ -257,7 +258,7 @@ const fn bit(number: u16) -> u32 {
     1 << (number & 31)
 }
 
-/// The bits of all options of class U other than OSCORE.
+/// The options of class U other than OSCORE, as a set of bits in the form of the field `present` of [`MessageRef`].
 const UNPROTECTED: u32 = bit(OptionNumber::URI_HOST.0)
     | bit(OptionNumber::URI_PORT.0)
     | bit(OptionNumber::HOP_LIMIT.0)

@@ -7,8 +7,8 @@ use tegmen_base::time::{Duration, Instant};
 pub const REGISTER: u32 = 0;
 /// Value of the Observe option that deregisters an observation.
 pub const DEREGISTER: u32 = 1;
-/// If a notification arrives later than this time after another notification, it counts as newer. The numbers are then
-/// not compared (RFC 7641, section 3.4).
+/// If more than this time passes between two notifications, the later notification counts as newer, and the numbers of
+/// the two notifications are not compared (RFC 7641, section 3.4).
 const FRESH_AFTER: Duration = Duration::from_secs(128);
 const NUMBER_MASK: u32 = 0xff_ffff;
 
@@ -74,8 +74,8 @@ impl Observation {
     }
 
     /// Returns the Observe option of the next notification. A client compares the numbers of two notifications only if
-    /// the second one arrives within 128 seconds, and the comparison is right for less than 2^23 notifications in this
-    /// time. Each change causes at most one notification, so this number is not reached.
+    /// the second one arrives within 128 seconds. The comparison is wrong only after 2^23 or more notifications in this
+    /// time. A server does not send so large a number, because each change causes at most one notification.
     pub const fn next(&mut self) -> u32 {
         self.number = self.number.wrapping_add(1) & NUMBER_MASK;
         self.number

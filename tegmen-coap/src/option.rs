@@ -302,7 +302,7 @@ pub fn uint(value: &[u8]) -> Option<u32> {
     Some(value.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))
 }
 
-/// Returns a number as the shortest `uint`, which is at the end of `bytes`.
+/// Writes a number as the shortest `uint` to the end of `bytes`. Returns the bytes of this `uint`.
 pub fn uint_bytes(value: u32, bytes: &mut [u8; 4]) -> &[u8] {
     *bytes = value.to_be_bytes();
     let skip = (value.leading_zeros() / 8) as usize;

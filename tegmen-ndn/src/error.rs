@@ -18,7 +18,7 @@ pub enum Error {
     Type,
     /// A critical element is unknown, repeated or out of order.
     Critical(Type),
-    /// An element of this type is missing, or has another type.
+    /// An element of this type is missing, or an element of another type is in its place.
     Missing(Type),
     /// The value of an element has a length that its type does not allow.
     Length(Type),

@@ -52,11 +52,11 @@ pub enum Dropped {
     Unsolicited,
     /// The owner refused the signature of a Data packet.
     NotAuthentic,
-    /// The Interest has arrived before, in a loop. The forwarder sends a Nack to the face.
+    /// The Interest has arrived before, in a loop. The forwarder sends a Nack to the face that sent the Interest.
     Duplicate,
-    /// No next hop is known. The forwarder sends a Nack to the face.
+    /// No next hop is known. The forwarder sends a Nack to the face that sent the Interest.
     NoRoute,
-    /// The table of Interests is full. The forwarder sends a Nack to the face.
+    /// The table of Interests is full. The forwarder sends a Nack to the face that sent the Interest.
     Full,
     /// A Nack arrived from a face to which no pending Interest with this name and Nonce was sent.
     UnknownNack,
@@ -81,7 +81,8 @@ pub enum Outcome {
 pub struct Times {
     /// The longest time for which an Interest is stored.
     pub longest_lifetime: Duration,
-    /// For this time after an Interest was sent, an Interest with the same name and another Nonce is not sent.
+    /// The time after the transmission of an Interest in which the forwarder does not forward an Interest with the same
+    /// name and another Nonce. A Nack of the next hop ends this time.
     pub suppression: Duration,
     /// The time after which an Interest is retransmitted to the same next hop, on links that lose frames.
     pub retransmission: Duration,
@@ -331,7 +332,8 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         self.pit.next_timer()
     }
 
-    /// Removes Interests whose lifetime is over, and retransmits others. `storage` is free space for one Interest.
+    /// Removes the Interests whose lifetime is over. Retransmits other Interests if their next retransmission is due.
+    /// `storage` is free space for one Interest.
     pub fn on_timeout<C: Crypto>(&mut self, now: Instant, storage: &mut [u8], faces: &mut impl Faces<P::Token>) {
         let now = Tick::of(now);
         while let Some(id) = self.pit.due(now) {

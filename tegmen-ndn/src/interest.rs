@@ -113,9 +113,9 @@ impl<'p> ReceivedInterest<'p> {
         Ok(Self { interest, signed, wire, digested })
     }
 
-    /// Returns true if the name contains the digest of the parameters, or if the Interest has no parameters. An
-    /// Interest for which this is false must be dropped (packet format, section "Interest Parameters Digest
-    /// Component").
+    /// Returns true if the name contains the correct digest of the parameters, or if the Interest has no parameters. An
+    /// Interest for which this function returns false must be dropped (packet format, section "Interest Parameters
+    /// Digest Component").
     pub fn has_valid_digest<C: Crypto>(&self) -> bool {
         let Some(digested) = self.digested else { return true };
         let expected = digest::<C, DIGEST_LEN>(&[digested]);

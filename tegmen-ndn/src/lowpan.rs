@@ -74,8 +74,8 @@ const KEY_DIGEST: u8 = 2;
 const DIGEST: u8 = 0x80;
 const CIDS: u8 = 2;
 
-/// The two bytes of a dispatch, and up to three context identifiers (CIDs) after them, 0 if absent: the HopID, the
-/// context of the packet's name, and the context of the KeyLocator.
+/// The two bytes of a dispatch, and the three context identifiers (CIDs) that may follow them: the HopID, the context
+/// of the packet's name, and the context of the KeyLocator. A CID that is absent is 0 here.
 #[derive(Default)]
 struct Dispatch {
     bytes: [u8; 2],

@@ -112,8 +112,8 @@ impl From<Unsupported> for PublishError {
 }
 
 impl Publisher {
-    /// Continues with versions from `stored` on. `stored` is the end of the lease that was stored last for this key,
-    /// or 0 for a new key. A producer that has lost the stored end must use a new key. Nothing can be published until
+    /// Continues with versions from `stored` on. `stored` is the last stored end of the lease for this key, or 0 for a
+    /// new key. A producer that has lost the stored end must use a new key. Nothing can be published until
     /// [`Self::extend`].
     pub const fn resume(key: ContentKey, stored: u64) -> Self {
         Self { key, versions: Lease::resume(stored) }

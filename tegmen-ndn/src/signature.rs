@@ -30,7 +30,7 @@ impl SignatureType {
 /// The key of a signature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyLocator<'p> {
-    /// The name of a key, or of a Data packet with its certificate.
+    /// The name of the key, or the name of a Data packet that contains the certificate of the key.
     Name(Name<'p>),
     /// A digest, or another short name of the key.
     Digest(&'p [u8]),

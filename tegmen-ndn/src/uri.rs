@@ -6,11 +6,11 @@ use core::fmt::{self, Display, Formatter};
 use tegmen_base::buf::{Full, Writer};
 use tegmen_base::crypto::DIGEST_LEN;
 
-/// For each type whose value is written in hexadecimal digits, the text before the value.
+/// The types of components whose values are written in hexadecimal digits, each with the text before the value.
 const DIGESTS: [(Type, &str); 2] =
     [(Type::IMPLICIT_DIGEST, "sha256digest"), (Type::PARAMETERS_DIGEST, "params-sha256")];
 
-/// For each type whose value is written as a number, the text before the value.
+/// The types of components whose values are written as numbers, each with the text before the value.
 const NUMBERS: [(Type, &str); 5] = [
     (Type::SEGMENT, "seg"),
     (Type::BYTE_OFFSET, "off"),
@@ -64,7 +64,7 @@ impl Display for Name<'_> {
 pub enum UriError {
     /// A component has no characters. Write `...` for an empty component.
     Empty,
-    /// Two hexadecimal digits do not follow `%`, or the text of a digest does not have 64 hexadecimal digits.
+    /// A `%` is not followed by two hexadecimal digits, or the text of a digest does not have 64 hexadecimal digits.
     Hexadecimal,
     /// The type before `=` is neither a number from 1 to 65,535 nor a known word.
     Type,

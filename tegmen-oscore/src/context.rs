@@ -85,8 +85,8 @@ impl<N: Naming> SecurityContext<N> {
         Self::derive::<C>(parameters, Lease::resume(0), ReplayWindow::new())
     }
 
-    /// Restores a context after a restart. `kept` is the end of the lease of sequence numbers that was stored last. The
-    /// window of the numbers that the other end has used counts as lost.
+    /// Restores a context after a restart. `kept` is the last stored end of the lease of sequence numbers. The window
+    /// of the numbers that the other end has used counts as lost.
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -95,7 +95,7 @@ impl<N: Naming> SecurityContext<N> {
     }
 
     /// Restores a context whose window is known, because the program stored it after the last message and then ended
-    /// without a failure. `kept` is the end of the lease that was stored last. A stored window must be used only once.
+    /// without a failure. `kept` is the last stored end of the lease. A stored window must be used only once.
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -206,9 +206,9 @@ impl<N: Naming> SecurityContext<N> {
         self.naming.is_meant_by(self.id_context(), kid_context)
     }
 
-    /// Returns the inputs to the encryption of a message. The message is a request, or the response to a request:
-    /// `request` is the sender and the number of this request. The nonce is made from the sender `id` and its number
-    /// `own` or, without `own`, from `request`.
+    /// Returns the inputs to the encryption of a message, which is a request, or the response to a request. In both
+    /// cases `request` contains the sender and the number of the request. The nonce is made from the sender `id` of the
+    /// message and its number `own`. If `own` is `None`, the nonce is made from `request`.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn inputs(&self, id: &Id, own: Option<&PartialIv>, request: (&Id, &PartialIv)) -> Inputs {

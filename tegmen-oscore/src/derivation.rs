@@ -5,8 +5,8 @@ use super::id::Id;
 use tegmen_base::crypto::hkdf::Hkdf;
 use tegmen_base::crypto::{Crypto, KEY_LEN};
 
-/// Derives a key of 16 bytes for `id`, or the common IV, which is shorter (RFC 8613, section 3.2.1). The array `info` has
-/// at most `INFO_LEN` bytes.
+/// Derives a key for `id` if `out` has 16 bytes, and otherwise the common IV, which is shorter (RFC 8613, section
+/// 3.2.1). The array `info` has at most `INFO_LEN` bytes.
 #[inline(never)]
 pub(super) fn expand<C: Crypto, const INFO_LEN: usize>(
     hkdf: &Hkdf,

@@ -19,7 +19,8 @@ impl Id {
     }
 }
 
-/// Up to seven bytes with zeros in front, as the nonce needs them. The last byte is their number.
+/// Up to seven bytes with zeros in front, as the nonce needs them. The last byte is the number of bytes without these
+/// zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(align(4))]
 pub(super) struct Padded([u8; MAX_ID + 1]);

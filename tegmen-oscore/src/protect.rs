@@ -137,7 +137,7 @@ pub(super) struct Plain {
     pub(super) code: Code,
     /// Number of bytes of header and token.
     head_len: usize,
-    /// Number of bytes of the options, if some of them may belong to the outer message, otherwise 0.
+    /// Number of bytes of the options, or 0 if none of them can belong to the outer message.
     options_len: usize,
     observe: bool,
 }

@@ -122,9 +122,9 @@ impl RederivableContext {
     }
 
     /// Restores a context of [`Self::rederived`] or [`Rederived::Second`] after a restart. `parameters` contain its [ID
-    /// Context](Self::id_context). `kept` is the end of the lease of sequence numbers that was stored last. `window` is
-    /// the replay window, if it was stored after the last message, when the program ended without a failure. Otherwise
-    /// `window` is `None`. `settled` is true if the context was [settled](Self::settle).
+    /// Context](Self::id_context). `kept` is the last stored end of the lease of sequence numbers. `window` is the
+    /// replay window that the program stored after the last message, or `None` if the program ended without storing it.
+    /// `settled` is true if the context was [settled](Self::settle).
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -159,7 +159,7 @@ impl RederivableContext {
     /// Decrypts response #1, which has a kid context. Returns the inner message, and a new context, which protects
     /// request #2 and all later messages. Before you send a message under the new context, store its [ID
     /// Context](Self::id_context) and the end of a lease ([`Self::lease_mut`]). When a message arrives under the new
-    /// context, [settle](Self::settle) it.
+    /// context, [settle](Self::settle) the new context.
     ///
     /// # Errors
     /// [`UnprotectError`]. `pending` is then unchanged, and the true response may still come.

@@ -174,7 +174,8 @@ fn appendix_c_of_rfc_8613_derives_these_contexts() {
     assert_eq!(checked, ["C.1.1", "C.1.2", "C.2.1", "C.2.2", "C.3.1", "C.3.2"]);
 }
 
-/// Makes the context of appendix C.1, C.2 or C.3 that has this section number. Its next number is `at`.
+/// Makes one end of a context from RFC 8613, appendix C. `section` is the number of the section with the parameters of
+/// this end, such as C.1.1. The next number of the end is `at`.
 fn contexts(section: &str, at: u64) -> Context {
     let cases = appendix_c();
     let case = cases.iter().find(|case| case["section"] == section).unwrap();

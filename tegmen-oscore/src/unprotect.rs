@@ -79,7 +79,7 @@ pub struct Pending {
     taken: Taken,
 }
 
-/// The responses of one end to one request that were accepted (RFC 8613, section 7.4.1; RFC 10021, section 5.3.1).
+/// The accepted responses of one end to one request (RFC 8613, section 7.4.1; RFC 10021, section 5.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Taken {
     /// True after a response under the nonce of the request was accepted. There can be only one such response.
@@ -312,7 +312,7 @@ impl Sealed {
 /// The positions of the parts of a protected message.
 pub(super) struct Parts {
     options_at: usize,
-    /// Number of bytes of the outer options, if some of them may belong to the outer message, otherwise 0.
+    /// Number of bytes of the outer options, or 0 if none of them, except OSCORE, can be of class U.
     options_len: usize,
     text_at: usize,
     text_len: usize,

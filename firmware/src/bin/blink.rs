@@ -65,7 +65,8 @@ fn run() -> Option<()> {
     (leds::SHOWN.load(Ordering::Relaxed) == 6).then_some(())
 }
 
-/// The regions that count the work of the client. The region of the server is [`SERVER`] higher.
+/// The numbers of the regions that count the work of the client in each exchange. The number plus [`SERVER`] is the
+/// region that counts the work of the server in the same exchange.
 const REQUEST: u32 = 2;
 const FIRST: u32 = 4;
 const SEND: u32 = 6;

@@ -45,7 +45,7 @@ fn must(scene: &Scene, arguments: &[&str]) -> Result<String, String> {
     if is_success { Ok(text) } else { Err(format!("tegmen ndn {}: {text}", arguments.join(" "))) }
 }
 
-/// Returns a path in the directory of the scene.
+/// Returns the path of the file `name` in the directory of the scenario.
 fn path(scene: &Scene, name: &str) -> String {
     scene.directory().join(name).display().to_string()
 }

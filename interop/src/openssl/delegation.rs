@@ -28,7 +28,8 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
     ]
 }
 
-/// Makes the row of an expired session. A library changes the clock of the device.
+/// Makes the row of the result table ([`Cell`]) for an expired session, and the library that changes the clock of the
+/// device.
 pub(crate) fn expired_cell(version: &str, places: &Places) -> (Cell, Arc<Built>) {
     let library = places.c_program(
         "later",
@@ -125,7 +126,8 @@ fn revoked(scene: &Scene) -> Check {
     world.was_asked()
 }
 
-/// Checks a reset of the device. `s_client` keeps no ticket of a resumed session, so it authenticates itself again.
+/// Checks that the device refuses a session of an earlier epoch. `s_client` keeps no ticket of a resumed session, so it
+/// authenticates itself to the server again.
 fn reset(scene: &Scene) -> Check {
     let world = World::start(scene)?;
     authenticate(scene, world.server_address, &[])?;

@@ -413,8 +413,8 @@ fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
 }
 
 /// Computes sixteen rounds of SHA-256. In each round, the standard moves the eight variables by one position. This code
-/// passes the variables in a rotated order instead, so that no register is copied. After four rounds the order is that
-/// of the beginning, with the two halves exchanged.
+/// passes the variables in a rotated order instead, so that no register is copied. After four rounds the variables have
+/// the order of the beginning again, except that their two halves are exchanged.
 #[inline(never)]
 fn rounds(state: &mut [u32; 8], words: &[[u32; 4]; 4], constants: &[u32; 16]) {
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;

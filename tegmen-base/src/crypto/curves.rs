@@ -85,7 +85,7 @@ pub(crate) fn agree_by_x(
     agree_on_p256(private, &share, secret)
 }
 
-/// Agrees on a secret on secp256r1. `share` is a point in a form of SEC 1.
+/// Agrees on a secret on secp256r1. `share` is an encoded point (SEC 1, section 2.3.3).
 fn agree_on_p256(private: &[u8; SCALAR_LEN], share: &[u8], secret: &mut [u8; SCALAR_LEN]) -> Result<(), NotAuthentic> {
     let key = SecretKey::from_slice(private).map_err(|_| NotAuthentic)?;
     // Checks that the point is on the curve; the curve has no points of small order.

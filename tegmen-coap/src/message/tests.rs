@@ -58,7 +58,8 @@ fn view(message: &MessageRef<'_>) -> Plain {
     }
 }
 
-/// A second parser for RFC 7252, section 3, with other means: positions and owned bytes.
+/// Parses a message as RFC 7252, section 3, defines. This second parser, which uses positions and owned bytes, gives
+/// the results that the tests expect from the parser under test.
 fn model(bytes: &[u8]) -> Result<Plain, Malformed> {
     if bytes.len() < 4 || bytes[0] / 64 != 1 {
         return Err(Malformed::NotCoap);

@@ -1,4 +1,4 @@
-//! Compressed names (RFC 9139, section 5.2): the lengths of two components in one byte.
+//! Compressed names (RFC 9139, section 5.2). One byte contains the lengths of two components, which follow it.
 
 use super::bytes::{In, Out};
 use crate::name::{Component, Name};

@@ -1,4 +1,5 @@
-//! Times in one byte (RFC 9139, section 7, after RFC 5497): three bits of mantissa, and five of exponent.
+//! Times in one byte (RFC 9139, section 7, and RFC 5497). The high five bits of the byte are the exponent, and the low
+//! three bits are the mantissa.
 
 /// The exponent of the largest times.
 const MAX_EXPONENT: u32 = 31;
@@ -21,12 +22,12 @@ pub const fn time_value(code: u8) -> u64 {
     scaled(code) >> 5
 }
 
-/// Returns true if a code has exactly this time.
+/// Returns true if the time of this code is exactly `millis` milliseconds.
 pub(super) const fn is_exact(code: u8, millis: u64) -> bool {
     scaled(code) & 31 == 0 && time_value(code) == millis
 }
 
-/// Returns the time in units of 1/32 milliseconds.
+/// Returns the time of a code in units of 1/32 milliseconds.
 const fn scaled(code: u8) -> u64 {
     let (mantissa, exponent) = (code as u64 & 7, code as u32 >> 3);
     let units =

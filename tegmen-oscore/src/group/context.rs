@@ -54,7 +54,8 @@ pub enum BadGroup {
     },
     /// The Group Identifier is longer than 16 bytes.
     GidTooLong,
-    /// The algorithms allow no mode, or the two modes need keys on different curves.
+    /// The algorithms allow neither the group mode nor the pairwise mode, or the two modes need keys on different
+    /// curves.
     Algorithms,
     /// The provider does not have the algorithm.
     Unsupported,
@@ -141,7 +142,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     /// Derives the Recipient Context of another member, whose authentication credential is a CWT Claims Set. `window`
     /// is `None` if it is not known which numbers the member has used. This is the case after a power cut, and after
     /// any recipient of this context was deleted (section 2.6.1.2). For a member from which no message has arrived,
-    /// pass the default value.
+    /// pass `Some` with the default [`ReplayWindow`].
     ///
     /// # Errors
     /// [`BadGroup`].
@@ -247,8 +248,9 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         pairwise.as_ref().map(|keys| (aead, keys)).ok_or(NotAuthentic)
     }
 
-    /// Derives the pairwise key under which the member `id` sends (section 2.5.1). The inputs are the Sender Key of
-    /// this member, and `secret`, whose parts are concatenated: both credentials and the shared secret.
+    /// Derives the pairwise key under which the member `id` sends (section 2.5.1). `sender_key` is the Sender Key of
+    /// the member `id`. `secret` has three parts, which are concatenated: the credentials of both members, and their
+    /// shared secret.
     pub(super) fn pairwise_key<C: Crypto>(
         &self,
         aead: Aead,

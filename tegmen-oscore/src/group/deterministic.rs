@@ -129,8 +129,9 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(GroupPending::new(GroupRequest { hash: Some(hash), ..request }, to, replies))
     }
 
-    /// Decrypts a request of the Deterministic Client in place, and compares its hash (section 3.4.3). There is no
-    /// window of numbers, because the number is the same each time.
+    /// Decrypts a request of the Deterministic Client in place. Computes the hash of the decrypted request, which must
+    /// be equal to the hash in the Request-Hash option (section 3.4.3). There is no window of numbers, because the
+    /// number is the same each time.
     ///
     /// # Errors
     /// [`UnprotectError`].
@@ -214,7 +215,8 @@ fn has_option(frame: &Frame<'_>, is_such: impl Fn(OptionNumber) -> bool) -> bool
     MessageRef::parse(frame.bytes()).is_ok_and(|message| message.options().any(|(number, _)| is_such(number)))
 }
 
-/// Adds an outer option after the options of a protected message. The numbers of those options must be lower.
+/// Adds an outer option after the options of a protected message. `number` must not be lower than the number of any of
+/// these options.
 fn add_outer(frame: &mut Frame<'_>, number: OptionNumber, value: &[u8]) -> Result<(), ProtectError> {
     let message = MessageRef::parse(frame.bytes()).map_err(|_| ProtectError::Malformed)?;
     let last = message.options().last().map_or(0, |(number, _)| number.0);

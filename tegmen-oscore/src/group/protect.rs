@@ -119,7 +119,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         self.protect_response(crypto, mode, request, None, frame)
     }
 
-    /// Returns the algorithm and the key of a message, and the curve of its signature.
+    /// Returns the algorithm and the key of a message, and the curve of its signature (`None` in the pairwise mode).
     #[cfg_attr(target_pointer_width = "64", inline)]
     fn sealing<'k, C: GroupCrypto>(
         &'k self,
@@ -204,5 +204,5 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 }
 
-/// The algorithm and the key of a message, and the curve of its signature.
+/// The algorithm and the key of a message, and the curve of its signature (`None` in the pairwise mode).
 type Sealing<'k> = (Aead, &'k [u8; KEY_LEN], Option<Curve>);

@@ -19,7 +19,7 @@ use tegmen_coap::option::OptionNumber;
 
 impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     /// Verifies and decrypts a request in place. The signature is verified before the decryption. The number is added
-    /// to the window of the sender only after both have succeeded.
+    /// to the window of the sender only after the verification and the decryption have succeeded.
     ///
     /// # Errors
     /// [`UnprotectError`]. After an error the replay window is unchanged, with one exception: the message was

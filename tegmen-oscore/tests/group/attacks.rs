@@ -6,8 +6,8 @@ use tegmen_base::crypto::Curve;
 use tegmen_coap::{MessageRef, OptionNumber};
 use tegmen_oscore::UnprotectError;
 
-/// Lets a client send a request to the lamp, and the lamp answer it. Returns the client, the lamp, the request that
-/// waits, the bytes of the request, and the bytes of the response.
+/// Lets a client send a request to the member `lamp`, and lets this member answer. Returns the client, the member
+/// `lamp`, the client's state of the request that waits, the bytes of the request, and the bytes of the response.
 fn exchange(curve: Curve, pairwise: bool) -> (Member, Member, crate::world::Pending, Vec<u8>, Vec<u8>) {
     let group = Group::of(curve);
     let [mut client, mut lamp] = ["client", "lamp"].map(|name| group.member(name));

@@ -249,7 +249,7 @@ fn request_hash(request: &[u8]) -> Vec<u8> {
     MessageRef::parse(request).unwrap().option(OptionNumber::REQUEST_HASH).unwrap().to_vec()
 }
 
-/// Builds the message again, after `change` has changed its options.
+/// Builds the message in `datagram` again, after `change` has changed its options.
 fn again(datagram: &[u8], change: impl FnOnce(&mut Vec<(OptionNumber, Vec<u8>)>)) -> Vec<u8> {
     let (code, mut options, payload) = said_in(datagram);
     change(&mut options);

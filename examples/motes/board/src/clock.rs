@@ -39,7 +39,7 @@ pub fn tick() {
 }
 
 /// Selects the clock of the processor: the PLL, which multiplies the 8 MHz of the crystal to 200 MHz, divided by 4
-/// (chapter 5.3, initialization).
+/// (LM3S6965 data sheet, section 5.3, initialization).
 fn use_crystal() {
     const CRYSTAL: u32 = 0xe << 6;
     const DIVIDER: u32 = 3 << 23 | 1 << 22;

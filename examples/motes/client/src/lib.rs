@@ -7,8 +7,8 @@
 //! * for each datagram that arrives from the server, and
 //! * at the time of [`Client::next_alarm`], so that the client sends unanswered datagrams again.
 //!
-//! In both cases it repeats the call until [`Client::poll`] returns `None`. [`Client::request`] writes a request. The
-//! owner also has the buffers for datagrams, and passes them to each call.
+//! In both cases the owner repeats the call until [`Client::poll`] returns `None`. [`Client::request`] writes a
+//! request. The owner also has the buffers for datagrams, and passes them to each call.
 #![no_std]
 
 mod error;

@@ -14,8 +14,8 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// A UDP socket that implements the trait of `embedded-nal-async`. It never blocks: if no datagram has arrived, its
-/// future tries again after a millisecond.
+/// A UDP socket that implements the trait of `embedded-nal-async`. It never blocks: if no datagram has arrived, the
+/// future that receives a datagram tries again after a millisecond.
 struct Socket(UdpSocket);
 
 impl ConnectedUdp for Socket {

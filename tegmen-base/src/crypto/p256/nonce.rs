@@ -32,8 +32,8 @@ pub(super) fn derive<C: Crypto>(private: &[u8; SCALAR_LEN], digest: &Words, wide
 }
 
 impl Generator {
-    /// Computes K = HMAC_K(V || data), then V = HMAC_K(V): steps d and e, steps f and g, and the last computation of
-    /// step h.
+    /// Computes K = HMAC_K(V || data), and then V = HMAC_K(V). These are the steps d and e of RFC 6979, section 3.2,
+    /// and also the steps f and g, and the last computation of step h.
     #[inline(never)]
     fn update<C: Crypto>(&mut self, data: &[&[u8]; 3]) {
         let [octet, private, digest] = data;

@@ -145,7 +145,7 @@ static DOUBLING: [Step; 34] = [
     add(Z1, Z1, Z1),
 ];
 
-/// The exponent of a square root in the field: a quarter of (the prime + 1).
+/// The exponent of the power that gives a square root in the field: a quarter of (the prime + 1).
 static ROOT: Words = [0, 0, 0x4000_0000, 0, 0, 0x4000_0000, 0xc000_0000, 0x3fff_ffff];
 
 /// Inserts the second point, with `Z2` = 1, into the equation of the curve, `y² = x³ - 3x + b`. Writes the right side

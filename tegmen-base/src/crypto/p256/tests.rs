@@ -185,7 +185,8 @@ fn a_number_above_the_prime_is_no_coordinate() {
     assert_eq!(agree(&[u32::MAX; 8]), Err(NotAuthentic));
 }
 
-/// Computes `base · G + second · point · G`. Returns it uncompressed, or a zero for the point at infinity.
+/// Computes `base · G + second · point · G`, where `G` is the base point. Returns the sum as an uncompressed point, or
+/// one zero byte for the point at infinity.
 fn own_sum(base: &Words, second: &Words, point: &Words, blind: &Words) -> Vec<u8> {
     let mut machine = Machine::ZERO;
     let loaded = expected_sum(point, &[0; 8], &[0; 8]);
@@ -218,8 +219,8 @@ fn expected_sum(base: &Words, second: &Words, point: &Words) -> Vec<u8> {
     sum.to_affine().to_sec1_point(false).as_bytes().to_vec()
 }
 
-/// Checks sums of two multiples of the base point. The two multiples are equal, opposite, at infinity, or next to one
-/// of these.
+/// Checks sums of two multiples of the base point. All factors are near 0 or near the order of the curve. So some sums
+/// add two equal points, two opposite points, or the point at infinity.
 #[test]
 fn complete_formulas_have_no_special_case() {
     let edges: Vec<Words> = (0..4).map(small).chain((1..4).map(|less| below(&N, less))).collect();
