@@ -19,7 +19,8 @@ use tegmen::time::Instant;
 use tegmen_x509::PublicKey;
 
 /// The roles of an end that can be client or server. The two ends of an image never connect to each other at the same
-/// time. So the image leaves out the code that decides between two handshakes that cross, about 530 bytes.
+/// time. So the image does not contain the code (about 530 bytes) that ends one of two handshakes if each end has begun
+/// a handshake.
 pub struct Either;
 
 impl Roles for Either {

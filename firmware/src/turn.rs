@@ -1,7 +1,8 @@
 //! Turns: messages between a mote and a simulator that owns the time.
 //!
-//! As in control frames, the first byte of both messages has a high nibble that is no version of IP. The format is
-//! version 1, with numbers in big-endian order:
+//! The high nibble of the first byte of both messages is not a version of IP. So the messages can be distinguished from
+//! packets, as the control frames of [`tegmen_lowpan::slip`] can. The format is version 1, with numbers in big-endian
+//! order:
 //!
 //! ```text
 //! turn   '*' 1, the time in microseconds (8 bytes) [, the IPv6 packet that came at that time]

@@ -510,8 +510,8 @@ fn packet(payload: &[u8]) -> Vec<u8> {
     encode(headers.iter().chain(payload)).collect()
 }
 
-/// Makes a script of requests that are answered, deferred and refused, repetitions of these requests, and own requests
-/// with their answers.
+/// Makes a script for one end. The peer sends requests that the end answers at once, answers later or refuses, and
+/// repeats these requests. The end also sends its own requests, and the peer answers them.
 fn exchange_script() -> Vec<u8> {
     let mut script = vec![0, 0];
     let mut step = |operation: u8, datagram: &[u8]| {

@@ -22,7 +22,7 @@ struct End<const KEY: usize> {
     kept: Kept,
     /// The sender of the request that was last delivered.
     asked: Option<SenderId>,
-    /// The TSN of the request that was last delivered.
+    /// The TSN (truncated sequence number of the record) of the request that was last delivered.
     answers: u64,
 }
 

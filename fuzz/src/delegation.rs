@@ -546,7 +546,7 @@ impl Script {
         self.device.borrow().time(self.now)
     }
 
-    /// Lets the device open a session that was handed over. The session must be that of the model.
+    /// Lets the device open a session that was handed over. The session must be equal to the session in the model.
     fn open_elsewhere(&mut self, number: u32) {
         let time = self.time();
         let kept = self.expected.sessions.iter().flatten().find(|kept| kept.opens && number_of(&kept.state) == number);

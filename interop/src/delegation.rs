@@ -125,7 +125,7 @@ impl<'s> World<'s> {
         self.operator.await_device(LAMP, 1)
     }
 
-    /// Begins the second epoch of the lamp, and waits for it.
+    /// Begins the second epoch of the lamp, and waits until the lamp is in this epoch.
     pub(crate) fn reset(&self) -> Result<(), String> {
         self.operator.run(&["delegation", "reset", LAMP])?;
         self.operator.await_device(LAMP, 2)

@@ -58,7 +58,7 @@ fn keys(scene: &Scene, style: &str) -> Check {
     Ok(())
 }
 
-/// Returns the credential of a key, which `tegmen edhoc show` prints.
+/// Returns the credential that `tegmen edhoc show` prints for the key in `file`.
 fn credential(scene: &Scene, file: &str) -> Result<String, String> {
     let mut process = scene.tegmen(&["edhoc", "show", file])?;
     process.await_end()?;

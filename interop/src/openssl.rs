@@ -176,7 +176,8 @@ fn server_handshake(scene: &Scene) -> Check {
     holds(&server.process.out.text(), &["Secure Renegotiation IS supported"])
 }
 
-/// Options that select a GCM suite. OpenSSL uses the last list of suites on its command line.
+/// Options that select a GCM suite. OpenSSL uses only the last `-cipher` on its command line, so these options replace
+/// earlier ones.
 const GCM: [&str; 2] = ["-cipher", "PSK-AES128-GCM-SHA256"];
 
 fn server_gcm(scene: &Scene) -> Check {

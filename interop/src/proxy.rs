@@ -346,7 +346,7 @@ fn through_that_of_aiocoap(scene: &Scene, peer: &Built) -> Check {
     is(scene, &["get", &uri("v"), "--proxy", &proxy], "2.05", "new")
 }
 
-/// Checks requests of Tegmen's client to a Tegmen server through the reverse proxy of Californium, which stores the
+/// Checks requests of Tegmen's client to a Tegmen server through the reverse proxy of Californium. The proxy stores the
 /// response.
 fn through_that_of_californium(scene: &Scene, peer: &Built) -> Check {
     let (_origin, address) = serve(scene, &[])?;

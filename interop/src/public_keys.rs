@@ -187,7 +187,7 @@ pub(crate) fn client_lacks_raw(
     relay.lacks(Hello::Client, CERTIFICATE_TYPE)
 }
 
-/// Reports that a list of suites contains no suite of the kind `of`, under any name.
+/// Reports that a list of suites contains suites with ECDHE_PSK, but none with the cipher of the scenario `of`.
 pub(crate) fn lacks_suite(list: &str, of: EcdhePsk, command: &str) -> Check {
     let names = list.split(|c: char| c.is_whitespace() || c == ':').filter(|name| !name.is_empty());
     let near: Vec<&str> = names.filter(|name| name.contains("ECDHE") && name.contains("PSK")).collect();

@@ -29,7 +29,7 @@ impl Lease {
         self.end
     }
 
-    /// Returns the number of remaining numbers.
+    /// Returns how many numbers the lease still has.
     pub const fn left(&self) -> u64 {
         self.end.saturating_sub(self.next)
     }

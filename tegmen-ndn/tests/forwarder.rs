@@ -460,7 +460,7 @@ fn a_line_of_forwarders_that_retransmit_delivers_where_others_fail() {
     assert!(with > 3 * without, "{with}");
 }
 
-/// An entry has two faces that wait, one next hop, and the timer.
+/// The measured entry has space for two faces that wait, for one next hop, and for the timer.
 #[test]
 fn an_entry_takes_32_bytes_and_its_name() {
     type Entries<const N: usize> = FixedPit<N, 40, 2, 1, 0>;

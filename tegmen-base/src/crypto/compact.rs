@@ -155,7 +155,8 @@ impl Crypto for Compact {
         }
     }
 
-    /// Fills `out` with random bytes. The key is replaced after each digest, before the caller gets a byte of it.
+    /// Fills `out` with random bytes. The key is replaced after each digest, before the caller gets a byte of the
+    /// digest.
     fn random(&mut self, out: &mut [u8]) {
         for chunk in out.chunks_mut(DIGEST_LEN) {
             self.draw(1, chunk);

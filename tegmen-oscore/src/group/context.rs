@@ -176,8 +176,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Recipient { id, key: self.key_of::<C>(&id), credential, public_key, window, pairwise: None }
     }
 
-    /// Derives the keys of a recipient again for this new context (section 2.6.3.2). The window of the recipient
-    /// begins again, and its pairwise keys are deleted.
+    /// Derives the keys of a recipient again for this new context (section 2.6.3.2). Resets the replay window of the
+    /// recipient, and deletes its pairwise keys.
     ///
     /// # Errors
     /// [`BadGroup`].

@@ -75,7 +75,8 @@ pub enum DeterministicRequest<'r> {
 }
 
 impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
-    /// Derives the keys of the Deterministic Client. The Group Manager assigns its ID. The hash algorithm is SHA-256.
+    /// Derives the keys of the Deterministic Client. `id` is the ID that the Group Manager has assigned to this client.
+    /// The hash algorithm is SHA-256.
     ///
     /// # Errors
     /// [`BadGroup::Algorithms`] if the group does not use both modes, [`BadGroup::IdTooLong`] and

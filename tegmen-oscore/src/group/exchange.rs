@@ -73,8 +73,8 @@ pub struct Replies {
 #[derive(Debug)]
 pub struct GroupPending<R> {
     pub(super) request: GroupRequest,
-    /// The only member that may answer: a request in the pairwise mode has such a member, and a deterministic request
-    /// may have one. `None` if each member may answer.
+    /// The only member that may answer, or `None` if each member may answer. A request in the pairwise mode always has
+    /// such a member. A deterministic request may have such a member.
     pub(super) to: Option<Id>,
     /// The Group Identifier of the responses.
     pub(super) gid: Gid,

@@ -246,8 +246,8 @@ impl Member {
         done.map(|((), bytes)| bytes)
     }
 
-    /// Decrypts a request. Returns the decrypted message. Returns the right to answer it if the request is new, and
-    /// only the identity of the request if it may be a replay.
+    /// Decrypts a request. Returns the decrypted message, and the right to answer the request. If the request may be a
+    /// replay, returns only the identity of the request in place of the right.
     pub(crate) fn hear(&mut self, datagram: &[u8]) -> Result<(Said, Heard), UnprotectError> {
         let mut datagram = datagram.to_vec();
         let Self { context, others, crypto } = self;

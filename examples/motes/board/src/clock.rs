@@ -1,6 +1,7 @@
 //! The clock: it counts the milliseconds since the start.
 //!
-//! Each interrupt of SysTick is a millisecond. The image defines the handler of this interrupt, which calls [`tick`].
+//! SysTick causes an interrupt in each millisecond. The image defines the handler of this interrupt, which calls
+//! [`tick`].
 
 use crate::register::Register;
 use core::cell::Cell;

@@ -254,8 +254,8 @@ impl Drop for Server {
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 
-/// A relay between one client and the server. It drops two datagrams of the client: the first one of the handshake, and
-/// the first one with a request.
+/// A relay between one client and the server. It drops two datagrams of the client: the first datagram of the
+/// handshake, and the first datagram that contains a request.
 struct Relay {
     address: SocketAddr,
     lost: Arc<AtomicUsize>,

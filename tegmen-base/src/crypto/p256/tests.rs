@@ -29,7 +29,7 @@ fn bytes_of(number: &Words) -> [u8; 32] {
     bytes
 }
 
-/// Returns the modulus less a small number.
+/// Returns the modulus minus a small number.
 fn below(modulus: &Modulus, less: u32) -> Words {
     let mut number = modulus.words;
     number[0] -= less;
@@ -40,8 +40,8 @@ const fn small(number: u32) -> Words {
     [number, 0, 0, 0, 0, 0, 0, 0]
 }
 
-/// Draws numbers below the modulus. Some numbers are next to 0 or next to the modulus. Some have words that are next to
-/// the lowest or the highest value of a word.
+/// Draws numbers below the modulus. Some numbers are less than 9. Some numbers differ from the modulus by less than 9.
+/// The other numbers consist of words of which many are near the lowest or the highest value of a word.
 fn numbers(modulus: &'static Modulus) -> BoxedStrategy<Words> {
     let word = prop_oneof![Just(0_u32), Just(1), Just(u32::MAX), Just(u32::MAX - 1), Just(1 << 31), any::<u32>()];
     let any = prop::array::uniform8(word).prop_map(|mut number| {
