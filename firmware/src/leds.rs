@@ -1,4 +1,4 @@
-//! Three LEDs on port F, pins 0 to 2 (the evaluation board has one, on pin 0).
+//! Three LEDs on port F, pins 0 to 2. The evaluation board has only the LED on pin 0.
 
 use crate::register::Register;
 

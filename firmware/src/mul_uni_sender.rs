@@ -14,8 +14,9 @@ use tegmen_flash::Flash;
 pub struct MulUniSender<F, const LISTENERS: usize> {
     group: Provisioned<F, 0, 0>,
     sessions: Sessions<ClientOnly, LISTENERS>,
-    /// The requests, which have their own numbers. The token of a request is made from this number, and not from the
-    /// number of its record: record numbers begin again in each epoch, but the sessions with the listeners continue.
+    /// The requests, which have their own numbers. The token of a request is made from the number of the request, and
+    /// not from the number of its record: record numbers begin again in each epoch, but the sessions with the listeners
+    /// continue.
     requests: Requests,
 }
 

@@ -1,4 +1,5 @@
-//! Reset, vectors, panic, the painted stack, and the compiler's memory functions.
+//! The start of an image: the vector table, the reset, and the panic handler. The module also measures the stack, and
+//! keeps the memory functions that the compiler calls in every image.
 
 use crate::register::Register;
 use core::panic::PanicInfo;
@@ -56,7 +57,8 @@ union Vector {
 // SAFETY: the table is only read, by the processor.
 unsafe impl Sync for Vector {}
 
-/// The vector table: vectors of ARMv7-M (section B1.5.2), and of the chip's interrupts up to number 5, UART0.
+/// The vector table: the vectors of ARMv7-M (section B1.5.2), and the vectors of the chip's interrupts 0 to 5.
+/// Interrupt 5 is that of UART0.
 #[used]
 #[unsafe(link_section = ".vectors")]
 static VECTORS: [Vector; 22] = {
@@ -94,8 +96,8 @@ pub fn restart() -> ! {
     loop {}
 }
 
-/// Returns the maximum number of bytes of stack in use since the reset: all words down to the lowest one whose value is
-/// not `PAINT`.
+/// Returns the maximum number of bytes of stack in use since the reset. The reset fills the stack with the word `PAINT`,
+/// so the stack was used down to the lowest word with another value.
 pub fn stack_used() -> usize {
     let (limit, top) = (&raw const _stack_limit, &raw const _stack_top);
     let mut lowest = limit;

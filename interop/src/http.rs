@@ -142,7 +142,7 @@ fn server_blocks(scene: &Scene) -> Check {
     }
 }
 
-/// Tegmen's proxy with its HTTP side, which forwards requests to an origin.
+/// Tegmen's proxy with an HTTP listener. The proxy forwards the requests to an origin.
 struct Front<'a> {
     scene: &'a Scene,
     proxied: Proxied,

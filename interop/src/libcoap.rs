@@ -432,7 +432,8 @@ fn client_non(scene: &Scene, build: Build) -> Check {
     printed(&process, "t:NON c:2.05")
 }
 
-/// Checks that a member of the group responds from its own address, and does not send an error.
+/// Checks that a server that has joined a multicast group responds from its own address, and sends no response if it
+/// does not have the resource.
 fn client_group(scene: &Scene, build: Build) -> Check {
     let joined = ["--group", "224.0.1.187%127.0.0.1", "--leisure", "0.5"];
     let served = Served::start_with(scene, &Psk::usual(), &joined)?;

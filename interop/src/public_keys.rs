@@ -34,7 +34,7 @@ pub(crate) const RAW: &str = "raw public keys";
 pub(crate) struct EcdhePsk {
     pub(crate) scenario: &'static str,
     pub(crate) suite: Suite,
-    /// The text by which the cipher is recognized in the name of a suite. Peers use one of these two spellings.
+    /// The text that shows the cipher of this scenario in the name of a suite. Peers use one of these two spellings.
     marks: [&'static str; 2],
 }
 

@@ -40,8 +40,8 @@ struct Peer {
     unknown_identity: Option<&'static str>,
     /// True if the peer sends close_notify when it ends.
     closes: bool,
-    /// The extensions for the size of records that the peer's client sends. The peer's server answers the last of these
-    /// extensions.
+    /// The extensions with which the peer's client limits the size of records. The peer's server answers the last of
+    /// these extensions.
     record_size: &'static [&'static str],
     /// True if the peer supports connection ids (RFC 9146).
     connection_id: bool,

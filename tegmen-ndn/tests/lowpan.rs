@@ -247,7 +247,7 @@ fn some_name() -> impl Strategy<Value = Vec<u8>> {
     vec(component(), 1..6).prop_map(|components| components.concat())
 }
 
-/// Generates times. Some of them have a code of one byte that means exactly this time.
+/// Generates times in milliseconds. For some of these times there is a code of one byte that means exactly this time.
 fn some_time() -> impl Strategy<Value = u64> {
     prop_oneof![(0u8..=200).prop_map(time_value), 0..100_000u64, any::<u64>()]
 }

@@ -245,9 +245,10 @@ pub enum Rederived<'r> {
     /// Request #1, which [`Offers::answer`] answers. Do not deliver it to the application, because it may be a
     /// replay.
     First(FirstRequest),
-    /// Request #2, which is fresh. The values are the new context, which replaces the previous context, the decrypted
-    /// request, and the right to answer it once. Before you deliver the request, store the [ID
-    /// Context](SecurityContext::id_context) of the new context and the end of a lease, and draw new [`Offers`].
+    /// Request #2, which is fresh. The first value is the new context, which replaces the previous context. The second
+    /// value is the decrypted request, and the third value is the right to answer it once. Before you deliver the
+    /// request, store the [ID Context](SecurityContext::id_context) of the new context and the end of a lease, and draw
+    /// new [`Offers`].
     Second(RederivableContext, MessageRef<'r>, RequestNonce),
 }
 

@@ -1,4 +1,4 @@
-//! The texts of the errors. Each names the cause and, if the owner can correct it, the next step.
+//! The texts of the errors. Each text names the cause and, if the owner can correct it, the next step.
 //!
 //! An image that prints no error does not contain these texts.
 

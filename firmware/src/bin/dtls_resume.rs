@@ -89,7 +89,7 @@ struct Memory {
 }
 
 const TICKET_LEN: usize = OVERHEAD + SessionState::LEN;
-/// Lifetime of a ticket in seconds. The mote has no clock that ends this time: its tickets become invalid when it
+/// Lifetime of a ticket in seconds. The mote has no clock to measure this time. Its tickets become invalid when it
 /// restarts, because it generates its ticket keys at the start.
 const LIFETIME: u32 = 86400;
 

@@ -39,7 +39,7 @@ fn run() -> Option<()> {
     pair.speak()
 }
 
-/// Makes an endpoint. Both ends have the same key pair, and each trusts its public key.
+/// Makes an endpoint. Both ends have the same key pair, and each end trusts the public key of this pair.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
     Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Either, keys: Pinned })
 }

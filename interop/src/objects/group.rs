@@ -187,7 +187,7 @@ impl Member {
         Ok(Self { context, others, crypto })
     }
 
-    /// Returns the group mode, or the pairwise mode with the member `to`.
+    /// Returns the group mode if `to` is `None`, and otherwise the pairwise mode with the member `to`.
     fn mode(others: &mut [Recipient<Vec<u8>>], to: Option<u8>) -> Result<Mode<'_, Vec<u8>>, String> {
         let Some(number) = to else { return Ok(Mode::Group) };
         let other = others.iter_mut().find(|other| other.id().as_bytes() == [number]);

@@ -41,7 +41,7 @@ const fn small(number: u32) -> Words {
 }
 
 /// Draws numbers below the modulus. Some numbers are less than 9. Some numbers differ from the modulus by less than 9.
-/// The other numbers consist of words of which many are near the lowest or the highest value of a word.
+/// Many words of the other numbers are near the lowest or the highest value of a word.
 fn numbers(modulus: &'static Modulus) -> BoxedStrategy<Words> {
     let word = prop_oneof![Just(0_u32), Just(1), Just(u32::MAX), Just(u32::MAX - 1), Just(1 << 31), any::<u32>()];
     let any = prop::array::uniform8(word).prop_map(|mut number| {
@@ -160,8 +160,8 @@ proptest! {
 }
 
 proptest! {
-    /// Compares `agree_by_x` of both providers, with random x-coordinates. About half of all numbers are no
-    /// x-coordinate of a point, so about half of the calls must fail.
+    /// Compares `agree_by_x` of [`Compact`] with that of [`RustCrypto`], for random x-coordinates. About half of all
+    /// numbers are no x-coordinate of a point, so about half of the calls must fail.
     #[test]
     fn secrets_with_any_coordinate_agree_with_the_crate_p256(private in numbers(&N), x: [u8; 32]) {
         let private = bytes_of(&private);
