@@ -105,7 +105,7 @@ pub const fn packed(kept: &Kept) -> u64 {
     (*epoch as u64) << 48 | limited(*requests) << 24 | limited(*responses)
 }
 
-/// Returns the reservation of a number that [`packed`] made.
+/// Returns the reservation that [`packed`] encoded as the number `kept`.
 pub const fn unpacked(kept: u64) -> Kept {
     Kept { epoch: (kept >> 48) as u16, requests: kept >> 24 & MAX_NUMBER, responses: kept & MAX_NUMBER }
 }

@@ -75,7 +75,7 @@ impl CoapListener {
         Some(())
     }
 
-    /// Returns the index of a sender. An unknown sender replaces the oldest one.
+    /// Returns the index of a sender. An unknown sender replaces the sender that was stored first.
     fn place_of(&mut self, address: &Address) -> usize {
         if let Some(known) = self.senders.iter().position(|sender| sender.address == *address) {
             return known;

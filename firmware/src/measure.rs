@@ -1,4 +1,5 @@
-//! For images that measure: marks around the counted code, notes that describe the marks, and an exit code.
+//! The parts of an image that measures its code: marks around the counted code, notes that describe the marks, and an
+//! exit code.
 //!
 //! Each mark costs one store instruction. The notes are in a section of the ELF file that is never loaded, so they cost
 //! nothing.

@@ -1,6 +1,7 @@
 //! Writes the first inputs of the corpus (seeds): messages, scripts and the records of real handshakes.
 //!
-//! `cargo run --example seeds` in `fuzz/` writes these files of `corpus/` again. Each file has a name for its content.
+//! `cargo run --example seeds` in `fuzz/` writes these files of `corpus/` again. The name of each file describes its
+//! content.
 
 use std::path::Path;
 use std::{fs, io};

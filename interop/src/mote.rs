@@ -236,7 +236,8 @@ fn two_ask(scene: &Scene, image: &Path) -> Check {
     Ok(blink(&mut first, 3, 6)?)
 }
 
-/// Checks two motes, each with a bridge, and UDP between the bridges. A third client reads the count.
+/// Checks two motes, each with a bridge, and UDP between the bridges. Another client then reads the count from the mote
+/// that is the server.
 fn mote_asks_mote(scene: &Scene, server: &Path, client: &Path) -> Check {
     let server = Bridge::to_server(scene, server)?;
     let client = Bridge::to_client(scene, client, (std::net::Ipv4Addr::LOCALHOST, server.port).into())?;

@@ -16,7 +16,7 @@ pub(crate) struct Built {
 
 impl Built {
     /// Makes a program that `build` builds when it is needed. `build` returns the command line that starts the program,
-    /// or an error with the command to type.
+    /// or an error that contains the command that the user must type.
     fn new(build: impl Fn() -> Result<Vec<OsString>, String> + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { build: Box::new(build), words: OnceLock::new() })
     }

@@ -62,8 +62,8 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// Begins an observation whose first response has the Observe option `number`. For the renewal of an observation,
-    /// `number` must be newer than all earlier numbers.
+    /// Begins an observation whose first response has the Observe option `number`. If this observation renews an
+    /// earlier observation, `number` must be newer than all numbers of the earlier observation.
     pub const fn new(token: Token, number: u32) -> Self {
         Self { token, number: number & NUMBER_MASK, unconfirmed: 0 }
     }

@@ -1,4 +1,4 @@
-//! Forwarders in arrays, and networks of them on a fake clock.
+//! Tests of forwarders whose tables are in arrays, and of networks of these forwarders on a fake clock.
 
 mod network;
 

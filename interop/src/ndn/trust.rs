@@ -1,4 +1,4 @@
-//! Keys, certificates and trust schemas. One project makes them, and another project uses them.
+//! Checks keys, certificates and trust schemas that one project makes, and that another project uses.
 
 use super::forwarding::{forwarder, ours, python};
 use super::schemas::{Drawn, PAIRS, SCHEMAS};
