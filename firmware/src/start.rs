@@ -96,8 +96,8 @@ pub fn restart() -> ! {
     loop {}
 }
 
-/// Returns the maximum number of bytes of stack in use since the reset. The reset fills the stack with the word `PAINT`,
-/// so the stack was used down to the lowest word with another value.
+/// Returns the maximum number of bytes of stack in use since the reset. The reset fills the stack with the word
+/// `PAINT`, so the stack was used down to the lowest word with another value.
 pub fn stack_used() -> usize {
     let (limit, top) = (&raw const _stack_limit, &raw const _stack_top);
     let mut lowest = limit;
