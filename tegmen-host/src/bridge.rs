@@ -2,10 +2,10 @@
 //!
 //! The mote speaks IPv6 in SLIP frames ([`tegmen_lowpan::slip`]). The bridge gives the mote a random seed and an
 //! address, because the mote has neither, and forwards the mote's datagrams. For a mote that is a client, the bridge
-//! opens a UDP socket for each port of the mote, and connects it to the server in [`BridgeConfig::peer`]. For a mote
-//! that is a server, each address in [`BridgeConfig::listen`] represents one port of the mote. The packets to the mote
-//! contain the address of the remote as their source, so that the mote can distinguish the remotes. The bridge never
-//! reads the payload.
+//! opens a UDP socket for each port of the mote, and connects this socket to the server in [`BridgeConfig::peer`]. For
+//! a mote that is a server, each address in [`BridgeConfig::listen`] represents one port of the mote. The packets to
+//! the mote contain the address of the remote as their source, so that the mote can distinguish the remotes. The bridge
+//! never reads the payload.
 
 mod line;
 
@@ -59,8 +59,8 @@ pub struct Forward {
 }
 
 impl BridgeConfig {
-    /// Returns the default settings of a bridge with this line, without a server for a client mote and without
-    /// addresses for remotes.
+    /// Returns the default settings of a bridge for a mote on this serial line. The settings contain no server for the
+    /// mote to contact, and no address at which remotes reach the mote.
     pub fn new(line: Line) -> Self {
         Self {
             line,
@@ -82,13 +82,13 @@ pub const MAX_DATAGRAM: usize = 320;
 /// The reason why the bridge could not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
-    /// The line cannot be opened.
+    /// The serial line cannot be opened.
     #[error(transparent)]
     Line(#[from] LineError),
     /// The bridge cannot listen at an address.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The line ended while it was in use.
+    /// The serial line was closed while the bridge was running. The text is the reason.
     #[error("the line to the mote ended: {0}")]
     Ended(String),
     /// The system gives no socket or no randomness.
@@ -127,7 +127,8 @@ pub enum Event {
     Forgotten(SocketAddr),
     /// An ICMP message reported that no program listens at the port of the mote's peer.
     PeerRefused(SocketAddr),
-    /// The bridge dropped a datagram. The bridge reports the first, second, fourth, eighth and so on of each kind.
+    /// The bridge dropped a datagram. The bridge reports the first, the second, the fourth, the eighth dropped datagram
+    /// of each kind, and so on.
     Dropped {
         /// The reason.
         why: Dropped,
@@ -150,7 +151,7 @@ pub struct Totals {
     pub from_mote: u64,
     /// See [`Dropped::Oversized`].
     pub oversized: u64,
-    /// See [`Dropped::Refused`]. Frames that the line damaged are also counted.
+    /// See [`Dropped::Refused`]. Also counts frames that arrived with damage over the serial line.
     pub refused: u64,
     /// See [`Dropped::Unroutable`].
     pub unroutable: u64,
@@ -447,8 +448,8 @@ impl Bridge {
     }
 }
 
-/// Returns the parts of an address that a packet contains: the 16 bytes of the IPv6 address, and the port. The zone of
-/// a link-local address is left out.
+/// Converts a socket address to the form in which packets contain addresses: the 16 bytes of the IPv6 address, and the
+/// port. The zone of a link-local address is left out.
 fn plain_address(address: SocketAddr) -> Address {
     Address { scope: 0, ..Address::from(address) }
 }

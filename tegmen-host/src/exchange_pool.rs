@@ -90,9 +90,9 @@ pub struct PoolPeer {
     /// The number of requests of the peer since the time `second`. This time is in ticks.
     requests: u16,
     second: u32,
-    /// The time, in ticks, at which the current period of EXCHANGE_LIFETIME began. `bytes` has the bytes of the replies
-    /// that were added to [`ExchangePool::lasting`] for this peer in this period, and `bytes_before` has the bytes of
-    /// the previous period.
+    /// The time, in ticks, at which the current period of EXCHANGE_LIFETIME began. `bytes` is the total length in bytes
+    /// of the replies that were added to [`ExchangePool::lasting`] for this peer in this period, and `bytes_before` is
+    /// the total for the previous period.
     since: u32,
     bytes: u32,
     bytes_before: u32,
@@ -337,7 +337,7 @@ enum Which {
 }
 
 impl ExchangeStorage for ExchangePool {
-    /// The pool can store any number of replies. Only their bytes are limited.
+    /// Maximum number of replies in the pool. There is no such limit: the pool only limits the bytes of the replies.
     const PLACES: usize = usize::MAX;
     type Peer = PoolPeer;
     type Key = PoolKey;

@@ -1,11 +1,11 @@
 //! Firmware images for all members of a group: the messages, and the state of the sender.
 //!
-//! **This is an extension by Tegmen.** RFC 7959, section 2.8, does not define requests to a group that are divided into
-//! blocks. The sender sends each block once to the group: a non-confirmable PUT with Block1, No-Response, and the
-//! argument [`ImageId`] in its query. Then it sends a GET with the same argument to the group. Each member responds
-//! with an [`ImageReport`], and the sender sends the missing blocks again. [`ImageTransfer`] is the state of the
-//! sender, without sockets and clock; [`crate::client::ask_for_image`] and [`crate::client::send_image`] make its
-//! requests. [`crate::resources::Image`] is the receiver.
+//! **This is an extension by Tegmen.** RFC 7959, section 2.8, does not define how the payload of a request to a group
+//! is divided into blocks. The sender sends each block once to the group: a non-confirmable PUT with Block1,
+//! No-Response, and the argument [`ImageId`] in its query. Then it sends a GET with the same argument to the group.
+//! Each member responds with an [`ImageReport`], and the sender sends the missing blocks again. [`ImageTransfer`] is
+//! the state of the sender, without sockets and clock. [`crate::client::ask_for_image`] and
+//! [`crate::client::send_image`] send the requests of the sender. [`crate::resources::Image`] is the receiver.
 
 mod report;
 mod transfer;

@@ -282,7 +282,8 @@ fn write_sessions(text: &mut String, totals: &Totals) {
     );
 }
 
-/// Returns the counts of attempts of clients to resume a session, each count with its labels.
+/// Returns the counts of attempts of clients to resume a session. Each element has the OpenMetrics labels of a count,
+/// and then the count.
 const fn by_handle(resumption: &ResumptionCounters) -> [(&'static str, u64); 4] {
     [
         ("{by=\"ticket\",result=\"taken\"}", resumption.tickets_opened),

@@ -58,9 +58,9 @@ pub struct Resumption {
     pub taken: bool,
     /// Bytes that the probe sent and received in the second handshake, counting only UDP payloads.
     pub bytes: (usize, usize),
-    /// Datagrams in both directions.
+    /// Number of datagrams of the second handshake in both directions.
     pub datagrams: usize,
-    /// The duration of the handshake.
+    /// The duration of the second handshake.
     pub time: Duration,
 }
 
@@ -104,12 +104,14 @@ pub struct Datagram {
 }
 
 impl Report {
-    /// Returns the bytes of the handshake that were sent and received, counting only UDP payloads.
+    /// Returns the number of bytes of the handshake that the probe sent, and then the number of bytes that the probe
+    /// received. Counts only UDP payloads.
     pub fn bytes(&self) -> (usize, usize) {
         bytes(&self.datagrams)
     }
 
-    /// Returns two numbers of retransmitted datagrams: of the probe, and of the server.
+    /// Returns the number of datagrams that the probe retransmitted, and then the number of datagrams that the server
+    /// retransmitted.
     pub fn retransmissions(&self) -> (usize, usize) {
         let count = |sent| self.datagrams.iter().filter(|one| one.sent == sent && one.repeated).count();
         (count(true), count(false))
@@ -154,7 +156,8 @@ impl Report {
         findings
     }
 
-    /// Returns the ratio of the bytes of the server's first flight to the bytes that the probe sent before it.
+    /// Returns the number of bytes of the server's first flight, divided by the number of bytes that the probe sent
+    /// before this flight.
     fn amplification(&self) -> f64 {
         let ours: usize = self.datagrams.iter().take_while(|one| one.sent).map(|one| one.len).sum();
         let behind = self.datagrams.iter().skip_while(|one| one.sent);
@@ -312,7 +315,8 @@ const PROBED_RECORD_SIZE: u16 = 4096;
 /// the alert, its content type and the longest tag. The body of a record with a Finished message is always longer.
 const ALERT_LEN: usize = 8 + 2 + 1 + 16;
 
-/// The datagrams until now, and the parameters in them.
+/// The datagrams that the probe has sent and received until now, and the parameters that the probe read from the
+/// datagrams.
 #[derive(Default)]
 struct Seen {
     start: Option<Instant>,
@@ -321,7 +325,7 @@ struct Seen {
     cookie_len: Option<usize>,
     our_id_len: usize,
     /// Every handshake message and every protected record until now. The first value is true if the probe sent the
-    /// message or record. The second value is a text with its type and number.
+    /// message or record. The second value is a text with the type and the number of the message or record.
     known: Vec<(bool, String)>,
 }
 

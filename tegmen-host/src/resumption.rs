@@ -43,8 +43,8 @@ pub struct ResumptionConfig {
     pub max_ids: usize,
     /// The time for which a client may resume after it proved its key. The server encrypts tickets under one ticket key
     /// for half of this time. After the next key has replaced this key, the server still decrypts the tickets under the
-    /// old key for the whole time. An attacker that gets the ticket keys can read the sessions of all tickets that are
-    /// encrypted under these keys.
+    /// old key for the full `lifetime`. An attacker that gets the ticket keys can read the sessions of all tickets that
+    /// are encrypted under these keys.
     pub lifetime: Duration,
     /// The file of the ticket keys. With a file, tickets survive a restart, and every server with the same file accepts
     /// them. `None` keeps the keys in memory.
@@ -278,8 +278,8 @@ impl Inner {
         Some(self.credentials.certified_as(&name, kind, digest))
     }
 
-    /// Returns the bytes that a ticket contains of the digest of a peer's pre-shared key: the first bytes of the
-    /// digest. Returns zeros if the key is not in the credentials file.
+    /// Returns the first [`FINGERPRINT_LEN`] bytes of the digest of a peer's pre-shared key. Each ticket of the peer
+    /// contains these bytes. Returns zeros if the key is not in the credentials file.
     fn fingerprint(&self, principal: Principal) -> [u8; FINGERPRINT_LEN] {
         let digest = self.credentials.fingerprint(principal);
         digest.and_then(|digest| digest.first_chunk().copied()).unwrap_or_default()
@@ -288,8 +288,8 @@ impl Inner {
 
 /// In these methods the argument `server` is the number of a device, or 0 for the server itself.
 impl Resumption for ServerResumption {
-    /// A device on a host resumes a session that its delegation server opened, even if the device itself offers another
-    /// cipher suite.
+    /// The cipher suites of sessions that can be resumed: all suites. A device on a host resumes a session that its
+    /// delegation server opened, even if the device itself does not offer the cipher suite of this session.
     const SUITES: Suites = Suites::ALL;
 
     fn gives_tickets(&self, server: u32) -> bool {

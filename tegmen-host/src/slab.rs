@@ -251,8 +251,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
         self.entries.get_mut(id.index).filter(|entry| entry.is(id))
     }
 
-    /// Returns the tag of an entry's path. Returns `None` if the entry is free, or if its peer is in a phase in which
-    /// no search by path finds it.
+    /// Returns the tag (a hash) under which `by_path` contains the path of an entry's peer. Returns `None` if the entry
+    /// is free, or if its peer is in a phase in which no search by path finds it.
     fn tag(&self, index: u32) -> Option<Tag> {
         let (path, phase) = self.entries.path(index)?;
         matches!(phase, Phase::Handshaking | Phase::Established).then(|| self.by_path.tag(path))

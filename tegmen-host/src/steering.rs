@@ -92,7 +92,8 @@ pub struct Steering {
 struct Shared {
     socket: UdpSocket,
     on_refused: RefusedSink,
-    /// Index 0 is for the server, and index 1 for the device. True if this end refused the last datagram.
+    /// Index 0 is true if the server refused the last datagram that the gateway sent to it. Index 1 is true if the
+    /// device refused the last datagram that the gateway sent to it.
     refused: [AtomicBool; 2],
     remotes: AtomicU64,
     to_server: AtomicU64,
@@ -108,8 +109,8 @@ impl Shared {
         Self { socket, on_refused, refused, remotes, to_server, to_device, to_remotes, unsent }
     }
 
-    /// Notes that the server or the device (`end`) accepts or refuses datagrams. Calls the [`RefusedSink`]
-    /// with `address` if this end refuses a datagram now, and did not refuse the last datagram.
+    /// Notes that the server or the device (`end`) accepts or refuses datagrams. Calls the [`RefusedSink`] with
+    /// `address` if `end` refuses a datagram now, and did not refuse the previous datagram.
     fn note(&self, end: End, address: SocketAddr, is_refused: bool) {
         let [server, device] = &self.refused;
         let refused = if end == End::Server { server } else { device };

@@ -26,7 +26,8 @@ const VIRTUAL: &str = "host";
 const LONGEST: usize = 2048;
 /// Maximum number of bytes of a host (RFC 7252, section 5.10).
 const LONGEST_HOST: usize = 255;
-/// Maximum number of bytes before the resource's own path: the host, the port and the separators.
+/// Maximum number of bytes that [`Target::write_prefix`] writes: [`PREFIX`], the scheme, the host, the port and the
+/// separators.
 const LONGEST_PREFIX: usize = PREFIX.len() + LONGEST_HOST + 24;
 
 /// The scheme of a target.
@@ -86,7 +87,8 @@ pub(crate) struct Target<'m> {
     pub(crate) place: Place,
     /// The host in the form that [`canonical`] returns, without brackets.
     pub(crate) host: Cow<'m, str>,
-    /// The parts of the URI, if Proxy-Uri names the target. Otherwise path and query are in the options of the request.
+    /// The parts of the URI in Proxy-Uri. `None` if the request has no Proxy-Uri: path and query are then in the
+    /// options of the request.
     pub(crate) uri: Option<Behind>,
 }
 
@@ -236,8 +238,8 @@ pub(crate) fn canonical(host: &str) -> Result<Cow<'_, str>, Code> {
 }
 
 impl Target<'_> {
-    /// Writes the path that the policy uses for the target, without a leading slash and without the resource's own
-    /// path. Allocates no memory.
+    /// Writes the path that the policy uses for the server of the target, without a leading slash. The path of the
+    /// resource at this server is not included. Allocates no memory.
     fn write_prefix<'s>(&self, storage: &'s mut [u8; LONGEST_PREFIX]) -> &'s str {
         let Self { place, host, .. } = self;
         let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };

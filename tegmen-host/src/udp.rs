@@ -120,8 +120,8 @@ impl Socket {
         open().map_err(|source| BindError::new(address, source))
     }
 
-    /// Binds a socket to `address`, which no other socket may have yet; port 0 takes any free port. Afterwards other
-    /// sockets of the same operating-system user can be bound to the same port with `shared`.
+    /// Binds a socket to `address`, which no other socket may have yet; port 0 takes any free port. Afterwards
+    /// [`Self::bind`] with `shared` can bind other sockets of the same operating-system user to the same port.
     ///
     /// [`Self::bind`] with port 0 and `shared` is not enough for the first socket: the system may choose a port that
     /// another shared socket already has.

@@ -176,8 +176,8 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         }
     }
 
-    /// Writes the request that must be forwarded into `out`, protected for its peer. Returns the length of the
-    /// datagram to send. The length is 0 if there is no such request, or if the request waits in the queue of the
+    /// Protects the next request to forward for its peer, and writes the datagram into `out`. Returns the length of the
+    /// datagram to send. The length is 0 if no request is to be forwarded, or if the request waits in the queue of the
     /// node.
     ///
     /// # Errors
@@ -293,10 +293,10 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         }
     }
 
-    /// Writes the next response for a client into `out`, protected for this client. Returns the client, and the length
-    /// of the datagram to send; `None` if there is no response. If a response cannot be sent now, the response is lost,
-    /// and the function continues with the next response. This occurs, for example, if the client has not acknowledged
-    /// an earlier response, and the node has no [`Queue`](tegmen::node::Queue).
+    /// Protects the next response for its client, and writes the datagram into `out`. Returns the client, and the
+    /// length of the datagram to send; `None` if there is no response. If a response cannot be sent now, the response
+    /// is lost, and the function continues with the next response. This occurs, for example, if the client has not
+    /// acknowledged an earlier response, and the node has no [`Queue`](tegmen::node::Queue).
     pub fn respond<
         C: Crypto,
         P: Peers<Attached: PeerExchanges>,
@@ -354,7 +354,8 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         }
     }
 
-    /// Stores a forwarded request in a free place. [`Self::handle`] has checked that a place is free.
+    /// Stores a forwarded request in a free element of `self.waiting`. [`Self::handle`] has checked that an element is
+    /// free.
     fn wait(&mut self, waiting: Waiting<X, ENTRY>) {
         if let Some(place) = self.waiting.iter_mut().find(|place| place.is_none()) {
             *place = Some(waiting);

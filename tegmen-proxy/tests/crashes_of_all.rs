@@ -205,7 +205,8 @@ impl World {
         if who == Who::Client { &mut self.client } else { &mut self.server }
     }
 
-    /// Leases message numbers if none is left. Writes the end of the lease to the disk before the numbers are used.
+    /// Reserves [`LEASE`] message numbers if no reserved number is left. Before the first of these numbers is used,
+    /// writes the end of the reserved numbers to the disk.
     fn lease(&mut self, who: Who) -> Result<(), Cut> {
         if self.end(who).context.lease().left() > 0 {
             return Ok(());
@@ -375,8 +376,8 @@ impl World {
         }
     }
 
-    /// Lets no power fail from now on, and restarts the proxy. Then lets the client send two requests, because the
-    /// server may answer the first request with an Echo challenge. Returns true if the client accepts a response.
+    /// Ends the power cuts, and restarts the proxy. Then lets the client send two requests, because the server may
+    /// answer the first request with an Echo challenge. Returns true if the client accepts a response.
     fn is_back(&mut self) -> bool {
         (self.fails, self.scene) = (false, Scene::new());
         let before = self.counts.answered;

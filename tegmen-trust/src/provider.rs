@@ -150,7 +150,8 @@ impl Crypto for HostCrypto {
         RustCrypto::sha1_compress(state, blocks);
     }
 
-    /// x25519 is preferred, because its key agreement takes half the time of secp256r1.
+    /// The groups for key agreement, the preferred group first. x25519 is preferred, because its key agreement takes
+    /// half the time of secp256r1.
     const GROUPS: &'static [NamedGroup] = &[NamedGroup::X25519, NamedGroup::SECP256R1];
 
     fn key_pair(

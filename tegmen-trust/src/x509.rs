@@ -106,10 +106,12 @@ pub trait PeerVerifier: Send + Sync {
         false
     }
 
-    /// Verifies the certificate_list of a Certificate message (RFC 5246, section 7.4.2) without its outer length.
-    /// Each certificate has a length of three bytes before its DER. The certificate of the end entity is first.
+    /// Verifies `chain`: the certificate_list of a Certificate message (RFC 5246, section 7.4.2), without the length
+    /// field in front of the list. Each certificate has a length of three bytes before its DER. The certificate of the
+    /// end entity is first.
     ///
-    /// `name` is the DNS name or address that the peer must have. `None` requires no name, as for a client.
+    /// `name` is the DNS name or address that the peer must have. With `None` the peer may have any name, as for
+    /// example a client.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -149,8 +151,8 @@ pub trait PeerVerifier: Send + Sync {
     }
 
     /// Returns a digest of everything that the verdicts depend on: anchors, keys, lists of revoked certificates, and
-    /// the rules for them. A client resumes a session only if the digest is the same as at the beginning of the
-    /// session.
+    /// the settings of the verifier. A client resumes a session only if the digest is the same as at the beginning of
+    /// the session.
     ///
     /// A client whose verifier does not implement this method stores no session.
     fn trust(&self) -> Option<Digest> {

@@ -76,7 +76,7 @@ impl Both {
 }
 
 impl Verdicts {
-    /// True if the host accepts each path that the mote accepts, with the same key.
+    /// True if the mote refuses the path, or if the mote and the host both accept the path and return the same key.
     fn mote_is_no_laxer(&self) -> bool {
         self.mote.is_err() || self.mote.as_ref().ok() == self.host.as_ref().ok()
     }

@@ -19,11 +19,12 @@ pub enum Line {
     Unix(PathBuf),
     /// A TCP address at which a program listens: HOST:PORT.
     Tcp(String),
-    /// An image for QEMU. The bridge starts QEMU as a child process, whose standard input and output are the line.
+    /// An image for QEMU. The bridge starts QEMU as a child process. The standard input and output of this process are
+    /// the serial line.
     Image(PathBuf),
 }
 
-/// The reason why a line cannot be opened.
+/// The reason why a serial line cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     /// The path does not exist.
@@ -32,10 +33,10 @@ pub enum LineError {
     /// The path names neither a serial device nor a UNIX socket.
     #[error("{0} is no serial device and no UNIX socket; an image to be run goes with --image")]
     WrongKind(String),
-    /// The line exists but cannot be used.
+    /// The serial device or the socket exists, but cannot be used.
     #[error("{line} cannot be opened: {source}{}", advice(.source))]
     Refused {
-        /// The name of the line.
+        /// The path of the device or socket, or HOST:PORT.
         line: String,
         /// The error of the system.
         source: io::Error,
@@ -61,7 +62,7 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// An open line.
+/// An open serial line.
 pub(super) struct Ends {
     pub(super) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(super) writer: Box<dyn AsyncWrite + Send + Unpin>,
@@ -69,7 +70,7 @@ pub(super) struct Ends {
 }
 
 impl Line {
-    /// Returns the line for a text: the path of a device or a UNIX socket, or HOST:PORT.
+    /// Finds the serial line that a text names: the path of a device or a UNIX socket, or HOST:PORT.
     ///
     /// # Errors
     /// [`LineError`] if the text is neither HOST:PORT nor the path of a device or a socket, or if the system refuses
@@ -158,7 +159,7 @@ fn start_qemu(image: &std::path::Path) -> Result<Ends, LineError> {
 }
 
 impl Ends {
-    /// Returns the reason why the other side closed the line.
+    /// Returns the reason why the other side closed the serial line.
     pub(super) async fn epitaph(&mut self) -> String {
         match &mut self.qemu {
             None => "the other side closed it".to_owned(),
@@ -177,7 +178,7 @@ impl Ends {
         }
     }
 
-    /// Ends the QEMU process of this line.
+    /// Ends the QEMU process, if the serial line belongs to one.
     pub(super) async fn end(&mut self) {
         if let Some(qemu) = &mut self.qemu {
             // It may have ended by itself.

@@ -39,7 +39,8 @@ pub struct TokenPeer {
     pub lifetime: Duration,
 }
 
-/// A function that finds the client with a credential among the clients that posted tokens.
+/// A function that takes the identification of a credential. It returns the client that posted a token with this
+/// credential, or `None` if there is no such client.
 pub type FindTokenPeer = dyn Fn(&CredentialId<'_>) -> Option<TokenPeer> + Send + Sync;
 
 /// The counts of a responder.
@@ -71,7 +72,8 @@ type Respond = Box<dyn FnOnce(Code, Vec<u8>) + Send>;
 #[derive(Default)]
 struct State {
     waiting: HashMap<Vec<u8>, (Instant, Responder)>,
-    /// The identifiers of the waiting sessions, the oldest first. The list can contain sessions that no longer wait.
+    /// For each waiting session, the time at which it began to wait, and the connection identifier of the responder.
+    /// The oldest session is first. The list can contain sessions that no longer wait.
     order: VecDeque<(Instant, Vec<u8>)>,
     totals: EdhocTotals,
 }

@@ -273,7 +273,7 @@ impl GroupKeys {
         Admission { group, epoch: *epoch, chain, secret: secret.expose(), leaf: *leaf, path }
     }
 
-    /// Returns the security association of an epoch with this master secret.
+    /// Returns the security association of an epoch. `master_secret` is the master secret of this epoch.
     pub fn association<'a>(&'a self, epoch: u16, master_secret: &'a Secret<48>) -> Association<'a> {
         let (ip, port) = self.address;
         let [client_random, server_random] = &self.randoms;
@@ -291,7 +291,7 @@ impl GroupKeys {
         }
     }
 
-    /// Writes the payload of the response.
+    /// Writes the payload of a response to a join request.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut map = MapWriter::default();
         map.entry(GKTY, |encoder| integer(encoder, AXIOM));

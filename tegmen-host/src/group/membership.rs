@@ -46,8 +46,8 @@ const LEASE: u64 = 256;
 /// the current keys. Only records of the current epoch count.
 const NOT_OPENED: u32 = 16;
 
-/// The multicast address with which a network interface is checked before the address of the group is known: the group
-/// of all CoAP nodes (RFC 7252, section 12.8).
+/// The multicast address of all CoAP nodes (RFC 7252, section 12.8). Before the address of the group is known, a
+/// network interface is checked with this address.
 const ANY_GROUP: &str = "224.0.1.187";
 const NUMBERS: &str = "numbers.toml";
 const LOCK: &str = "lock";
@@ -458,9 +458,8 @@ impl Membership {
     /// Records that the controller has evicted this member. From then on the member sends nothing, and drops all
     /// records.
     ///
-    /// # Errors
-    /// [`MembershipError::File`] if the eviction cannot be written. A restart then forgets the eviction, and the member
-    /// asks the controller again.
+    /// # Errors [`MembershipError::File`] if the eviction cannot be written. After a restart the member then does not
+    /// know that it is evicted, and asks the controller again.
     pub fn evict(&self) -> Result<(), MembershipError> {
         let mut state = self.lock();
         state.groups.leave(&self.0.group);
@@ -572,8 +571,8 @@ impl State {
         Ok(())
     }
 
-    /// Writes the end of the next lease to disk. Requests and responses have separate numbers, and the lease has the
-    /// same end for both.
+    /// Reserves the next [`LEASE`] sequence numbers (a lease): writes the number after the last of them to disk.
+    /// Requests and responses have separate sequence numbers, and the lease ends at the same number for both.
     fn lease(&mut self) -> Result<(), MembershipError> {
         let used = if self.kept.epoch == self.keys.epoch { self.kept.requests.max(self.kept.responses) } else { 0 };
         let end = used.saturating_add(LEASE);
@@ -598,8 +597,8 @@ impl State {
         }
     }
 
-    /// Takes the next lease if the current lease has no number left for requests, or no number left for responses. If
-    /// the disk fails, reports [`MembershipEvent::NotKept`].
+    /// Reserves the next sequence numbers (the next lease) if no reserved number is left for requests, or no reserved
+    /// number is left for responses. If the disk fails, reports [`MembershipEvent::NotKept`].
     pub(super) fn lease_ahead(&mut self, group: &Address) {
         let left = self.groups.member(group).map(|member| member.left());
         if !left.is_some_and(|(requests, responses)| requests == 0 || responses == 0) {
@@ -611,8 +610,8 @@ impl State {
         }
     }
 
-    /// Writes the next free numbers to disk at an orderly end, so that the next start does not skip the unused numbers
-    /// of the lease.
+    /// Writes the next free sequence numbers to disk at an orderly end, so that the member does not skip the reserved,
+    /// unused numbers at its next start.
     fn close(&mut self) {
         if std::mem::replace(&mut self.is_closed, true) {
             return;
@@ -669,14 +668,15 @@ fn of_group(group: &str, why: BadAssociation) -> MembershipError {
     }
 }
 
-/// Returns the content of the file of numbers for a lease. A lease has an end for requests and an end for responses.
-/// The file has only one number: the higher of the two ends.
+/// Returns the content of the file `numbers.toml`. `kept` has two limits on disk (a lease): one for the sequence
+/// numbers of requests, and one for those of responses. The file contains only the higher of the two limits.
 fn text_of(kept: &Kept, keys: &GroupKeys) -> Numbers {
     let with = format!("epoch {} of group {}", kept.epoch, to_hex(&keys.group));
     Numbers { with, ..Numbers::from(kept.requests.max(kept.responses), None) }
 }
 
-/// Reads the lease from the content of the file of numbers. Returns `None` if the file belongs to another group.
+/// Reads the limit of the sequence numbers (the lease) from the content of the file `numbers.toml`. Returns `None` if
+/// the file belongs to another group.
 fn kept_in(numbers: &Numbers, keys: &GroupKeys) -> Option<Kept> {
     let epoch = numbers.with.strip_prefix("epoch ")?.strip_suffix(&format!(" of group {}", to_hex(&keys.group)))?;
     Some(Kept { epoch: epoch.parse().ok()?, requests: numbers.next, responses: numbers.next })

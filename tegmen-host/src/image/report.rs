@@ -15,7 +15,7 @@ pub enum ImageReport {
     /// list means that the member has all units, and is now verifying the image. The encoding is an array of counts of
     /// units: the member has the first count of units, lacks the next, has the next, and so on.
     Lacks(Vec<Range<u32>>),
-    /// Label 3: the member is receiving another image. The value is the first bytes of its digest.
+    /// Label 3: the member is receiving another image. The value is the first bytes of the digest of that other image.
     Busy([u8; 8]),
     /// Label 4: the member accepts only images of at most this number of bytes.
     TooLarge(u32),

@@ -10,8 +10,9 @@ use tegmen::coap::{Block, block};
 const MAX_BLOCKS: usize = 1 << 20;
 /// Length in bytes of a report that fits in any response.
 const REPORT: usize = 256;
-/// Number of successive requests without progress after which the sender gives up. If a member still receives another
-/// image, the request counts as progress, because this member takes the image of the sender later.
+/// The sender gives up after this number of successive requests for reports, if no report showed progress. A report
+/// that the member is still receiving another image counts as progress, because this member can take the image of the
+/// sender later.
 const MAX_IDLE: u32 = 3;
 
 /// The reason why bytes cannot be sent as an image.
@@ -95,8 +96,8 @@ impl<'i> ImageTransfer<'i> {
         &self.digest
     }
 
-    /// Returns the block option for requests of reports. The option asks for blocks of 256 bytes. If the image is sent
-    /// in larger blocks, it asks for blocks of that size.
+    /// Returns the block option for requests of reports. The option asks for blocks of 256 bytes. If the blocks of the
+    /// image are larger than 256 bytes, the option asks for blocks of that larger size.
     pub fn report_block(&self) -> Block {
         Block::first(self.block.size().max(REPORT))
     }

@@ -76,9 +76,9 @@ impl Answer {
         }
     }
 
-    /// Calls `revalidate` with the head of a 2.03 response, and with a buffer. `revalidate` writes the stored response
-    /// that is valid again into the buffer. Returns the stored response with the Max-Age of the 2.03 response. Returns
-    /// `None` if `revalidate` returns false.
+    /// Calls `revalidate` with the head of a 2.03 response, and with a buffer. The 2.03 response means that a stored
+    /// response is valid again, and `revalidate` writes this stored response into the buffer. Returns the stored
+    /// response with the Max-Age of the 2.03 response. Returns `None` if `revalidate` returns false.
     pub(super) fn revalidate(
         &self,
         longest: usize,

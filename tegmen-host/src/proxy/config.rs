@@ -93,8 +93,8 @@ impl ProxyConfig {
         self.targets.iter().any(|pattern| pattern.allows(scheme, host, port))
     }
 
-    /// Returns the origin of a path without a leading slash. If several origins match, returns the origin with the
-    /// longest path.
+    /// Returns the entry of [`Self::reverse`] to which `path` belongs. `path` has no leading slash. If `path` belongs
+    /// to several entries, returns the entry with the longest path.
     pub(super) fn reverse_of(&self, path: &str) -> Option<&Reverse> {
         self.reverse.iter().filter(|reverse| reverse.has(path)).max_by_key(|reverse| reverse.path.len())
     }

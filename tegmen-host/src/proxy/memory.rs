@@ -133,7 +133,7 @@ impl Memory {
         place.links.get_mut(kind as usize)
     }
 
-    /// Adds a place to a chain as its newest place.
+    /// Adds a place (a stored response) to a chain, as the newest place of the chain.
     fn join(&mut self, chain: &mut Chain, at: u32, kind: Kind) {
         let older = chain.newest;
         if let Some(links) = self.links(at, kind) {
@@ -146,7 +146,7 @@ impl Memory {
         chain.newest = at;
     }
 
-    /// Removes a place from a chain.
+    /// Removes a place (a stored response) from a chain.
     fn leave(&mut self, chain: &mut Chain, at: u32, kind: Kind) {
         let Some(Links { older, newer }) = self.links(at, kind).copied() else { return };
         match self.links(older, kind) {
@@ -159,7 +159,7 @@ impl Memory {
         }
     }
 
-    /// Moves a place to the newest end of the chain `used`.
+    /// Makes a place (a stored response) the newest place of the chain `used`, because the response was used now.
     fn use_now(&mut self, at: u32) {
         let mut used = self.used;
         if used.newest != at {

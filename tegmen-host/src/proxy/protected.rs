@@ -63,7 +63,8 @@ struct Watch {
     /// The rights to answer the registration and its repetitions, until the first response of the origin arrives.
     waiters: Vec<Responder>,
     newest: Option<Newest>,
-    /// The sender for cancellations to the task that follows the observation. Dropping this sender ends the task.
+    /// A channel that passes cancellations to the task that follows the observation. The task ends when this value is
+    /// dropped.
     cancellations: mpsc::UnboundedSender<Cancellation>,
 }
 

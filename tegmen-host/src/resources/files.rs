@@ -34,7 +34,8 @@ struct Watched {
 pub(super) struct Stamp {
     modified: SystemTime,
     len: u64,
-    /// The inode changes each time a file is replaced, even if two replacements have the same time `modified`.
+    /// The number of the file's inode. It changes each time the file is replaced, even if two replacements have the
+    /// same time `modified`.
     inode: u64,
 }
 

@@ -28,7 +28,8 @@ const END: usize = 8 + 8 + 4;
 /// Number of bytes of a file that are read at once for its digest.
 const READ: usize = 64 * 1024;
 
-/// A file that an image replaces when all its blocks have arrived and its digest matches.
+/// A file that is replaced by a received image, after all blocks of the image have arrived and the digest of the image
+/// has been verified.
 #[derive(Debug)]
 pub struct Image {
     file: PathBuf,

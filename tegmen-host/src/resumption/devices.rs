@@ -51,8 +51,9 @@ impl Devices {
     }
 
     /// Returns two values about a session. The first is the name of its peer, with the expiry time of the peer's
-    /// certificate. The second is the session for the [`Delegate`]. Its principal is the number that the [`Delegate`]
-    /// chose, also if [`Self::found`] has replaced this number in `session`.
+    /// certificate. The second is the session for the [`Delegate`]. The principal of this second session is the number
+    /// that the [`Delegate`] chose. In `session` the principal can be another number, with which [`Self::found`]
+    /// replaced the chosen number.
     fn peer_of(&self, session: &SessionState) -> (Option<Named>, SessionState) {
         let delegated = self.credentials.delegated(session.principal);
         let principal = delegated.map_or(session.principal, |(_, number)| Principal(number));

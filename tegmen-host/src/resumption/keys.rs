@@ -1,8 +1,8 @@
 //! The ticket keys: in memory, or in a file that several servers may share.
 //!
 //! The file has a line for each of up to four keys, in hexadecimal: the current key, the next key, and two earlier
-//! keys. When the current key has been used for its time, the first server that notices this makes the next key the
-//! current key. A server that shares the file reads it again after a change.
+//! keys. When the current key has been in use for half of the lifetime of tickets, the first server that notices this
+//! makes the next key the current key. A server that shares the file reads it again after a change.
 
 use crate::hex::{from_hex, to_hex};
 use crate::private;

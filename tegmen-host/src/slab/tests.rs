@@ -201,14 +201,15 @@ impl Node {
         self.due(now)
     }
 
-    /// Returns the answers to these datagrams, and the other datagrams that are due.
+    /// Gives these datagrams to this node. Returns the answers, and all other datagrams that the node has to send at
+    /// the time `now`.
     fn turn(&mut self, now: Instant, path: &Path, datagrams: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let mut sent = self.hear(now, path, datagrams);
         sent.extend(self.due(now));
         sent
     }
 
-    /// Returns the datagrams that are due.
+    /// Returns the datagrams that this node has to send at the time `now`.
     fn due(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let (mut out, mut sent) = ([0; 1500], Vec::new());
         loop {
@@ -221,7 +222,8 @@ impl Node {
         }
     }
 
-    /// Returns the answers to these datagrams, without other datagrams that are due.
+    /// Gives these datagrams to this node. Returns only the answers, and not the other datagrams that the node has to
+    /// send at the time `now`.
     fn hear(&mut self, now: Instant, path: &Path, datagrams: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let (mut out, mut sent) = ([0; 1500], Vec::new());
         for mut datagram in datagrams {
@@ -255,13 +257,13 @@ fn seconds(seconds: u64) -> Instant {
     Instant::from_micros(seconds * 1_000_000)
 }
 
-/// Returns the path at the client for a path at the server.
+/// Converts a path of the server to the path of the client: exchanges the local and the remote address.
 fn reversed(path: &Path) -> Path {
     Path { local: path.remote, remote: path.local }
 }
 
-/// Lets client and server exchange this number of answers. Returns the datagrams that the client sends after the last
-/// answer.
+/// Begins a handshake of the client. Then gives the datagrams of the client to the server, and the answer of the server
+/// to the client, `answers` times. Returns the datagrams that the client sends after the last answer.
 fn after_answers(client: &mut Node, server: &mut Node, remote: u32, answers: usize) -> Vec<Vec<u8>> {
     let (now, at_server) = (seconds(100), path(remote));
     let mut sent = client.connect(now, &reversed(&at_server));

@@ -178,13 +178,13 @@ pub(super) struct Table {
 pub(super) struct Named {
     names: HashMap<String, Allow>,
     digests: HashMap<Digest, Allow>,
-    /// Rights of peers without their own entry.
+    /// Rights of peers without their own entry; `None` if the file has no entry [`OTHERS`].
     others: Option<Allow>,
 }
 
 impl Named {
-    /// Adds an entry. Returns false if the name has an entry already. The error is the reason why the name cannot
-    /// have an entry.
+    /// Adds an entry. Returns false if the name has an entry already. If `name` is not valid, the error is a text with
+    /// the valid form.
     fn insert(&mut self, name: String, allow: Allow) -> Result<bool, &'static str> {
         let old = match name.strip_prefix(DIGEST) {
             _ if name.is_empty() => return Err("the subject of a certificate, or the name of a raw key"),

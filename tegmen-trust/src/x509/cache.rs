@@ -14,8 +14,8 @@ pub(crate) struct Cache {
     misses: AtomicU64,
 }
 
-/// New digests are added to the newer half. When the newer half is full, it becomes the older half, and the previous
-/// older half is dropped.
+/// The entries of a [`Cache`] in two halves. New digests are added to the newer half. When the newer half is full, it
+/// becomes the older half, and the previous older half is dropped.
 #[derive(Default)]
 struct Halves {
     half: usize,

@@ -40,7 +40,7 @@ pub(in crate::proxy) struct Origins {
     timeout: Duration,
     /// Maximum number of bytes of the body of a response.
     max_body: usize,
-    /// The TLS client, if there are authorities.
+    /// The TLS client; `None` if the settings contain no certificate authority for HTTPS servers.
     tls: Option<TlsConnector>,
 }
 
