@@ -3,9 +3,9 @@
 //! The mote speaks IPv6 in SLIP frames ([`tegmen_lowpan::slip`]). The bridge gives the mote a random seed and an
 //! address, because the mote has neither, and forwards the mote's datagrams. For a mote that is a client, the bridge
 //! opens a UDP socket for each port of the mote, and connects this socket to the server in [`BridgeConfig::peer`]. For
-//! a mote that is a server, each address in [`BridgeConfig::listen`] represents one port of the mote. The packets to
-//! the mote contain the address of the remote as their source, so that the mote can distinguish the remotes. The bridge
-//! never reads the payload.
+//! a mote that is a server, each address in [`BridgeConfig::listen`] represents one port of the mote. UDP endpoints
+//! (remotes) send datagrams to these addresses. The packets to the mote contain the address of the remote as their
+//! source, so that the mote can distinguish the remotes. The bridge never reads the payload.
 
 mod line;
 
@@ -205,7 +205,7 @@ impl Bridge {
     /// Opens the line and the sockets. Call this within a Tokio runtime.
     ///
     /// # Errors
-    /// [`BridgeError`], whose text has the cause and the next step.
+    /// [`BridgeError`], whose text names the cause.
     pub async fn open(config: BridgeConfig, events: EventSink) -> Result<Self, BridgeError> {
         let mut ports = Vec::new();
         for forward in &config.listen {

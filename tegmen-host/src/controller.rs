@@ -18,7 +18,7 @@ use tegmen::coap::{Code, OptionNumber};
 use tegmen::crypto::Crypto as _;
 use zeroize::Zeroizing;
 
-/// The reason why a request to a controller failed. Each message names the next step.
+/// The reason why a request to a controller failed. The text of most errors proposes a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
     /// The URI does not name a controller or a group.
@@ -212,7 +212,7 @@ impl Controller {
         }
     }
 
-    /// Asks the controller for the keys that this client, as a member of the group, has in the current epoch.
+    /// Asks the controller for the keys of the current epoch. This client must be a member of the group.
     ///
     /// # Errors
     /// [`ControllerError`].

@@ -39,7 +39,7 @@ const OFTEN: u16 = 16;
 /// The replies that must be kept for one peer can take at most the whole pool divided by this number.
 const SHARE: usize = 8;
 /// Number of replies of each ring that one call of [`ExchangePool::expire_some`] may examine, in addition to twice the
-/// number of replies that were added.
+/// number of replies that were added since the previous call.
 const EXPIRED_AT_ONCE: usize = 16;
 
 /// Returns a time in ticks of 1024 microseconds. The value wraps after 50 days.
@@ -83,8 +83,8 @@ pub struct PoolPeer {
     owner: u32,
     /// The index of the first exchange that this end began with the peer, or [`NONE`].
     sent: u32,
-    /// The hash of the newest message of the peer that this end answered. `last_message_id` is the Message ID of the
-    /// same message.
+    /// This end has answered messages of the peer. This field is the hash of the message that was answered last, and
+    /// `last_message_id` is the Message ID of the same message.
     last_print: u32,
     last_message_id: u16,
     /// The number of requests of the peer since the time `second`. This time is in ticks.

@@ -56,7 +56,8 @@ pub struct Resumption {
     pub by: &'static str,
     /// True if the server resumed the session. False if it made a full handshake, or no handshake was completed.
     pub taken: bool,
-    /// Bytes that the probe sent and received in the second handshake, counting only UDP payloads.
+    /// In the second handshake: the number of bytes that the probe sent, and then the number of bytes that the probe
+    /// received. Counts only UDP payloads.
     pub bytes: (usize, usize),
     /// Number of datagrams of the second handshake in both directions.
     pub datagrams: usize,

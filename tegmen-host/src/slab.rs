@@ -26,8 +26,8 @@ pub const BATCH: usize = 32;
 /// processor, if the cache has one megabyte.
 const SMALL: usize = 4096;
 
-/// Number of handshakes that one search for a free place examines. The next search continues with the handshakes after
-/// them.
+/// Number of handshakes that one search for a free place examines. The next search begins after the last handshake that
+/// this search examined.
 const LOOKED_AT: usize = 16;
 /// The age from which a handshake can lose its place in the table, if its client has not answered the server's first
 /// flight. A handshake loses its place only if all places for handshakes are taken. The place then goes to a handshake
@@ -329,8 +329,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
         std::mem::take(&mut self.displaced)
     }
 
-    /// Returns the number of handshakes in progress, and of completed handshakes whose last flight may have to be
-    /// repeated.
+    /// Returns the number of occupied places for handshakes. A handshake in progress has a place, and so has a
+    /// completed handshake whose last flight may have to be repeated.
     pub fn handshakes(&self) -> usize {
         self.handshakes.len() - self.free_handshakes.len()
     }

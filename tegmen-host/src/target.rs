@@ -1,9 +1,9 @@
 //! The target of a request to a proxy (RFC 7252, section 5.7).
 //!
 //! The policy, the observers, the log and the proxy use one path for the resource of a request to a proxy:
-//! `/proxy/coap/host:port/a/b` is `/a/b` of `coap://host:port`. The name is in lower case, the port is always present,
-//! and an IPv6 address has brackets. `/proxy/host/name/a` is `/a` of the virtual host `name` of a reverse proxy: see
-//! [`VirtualHosts`].
+//! `/proxy/coap/host:port/a/b` is `/a/b` of `coap://host:port`. The host name is in lower case, the port is always
+//! present, and an IPv6 address has brackets. `/proxy/host/name/a` is `/a` of the virtual host `name` of a reverse
+//! proxy: see [`VirtualHosts`].
 
 use crate::digest::sha256_of;
 use crate::hex::to_hex;

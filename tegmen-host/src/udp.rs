@@ -101,7 +101,7 @@ impl Socket {
     /// kernel distributes the peers among them.
     ///
     /// # Errors
-    /// [`BindError`], whose text names the next step.
+    /// [`BindError`], whose text usually proposes a remedy.
     pub fn bind(address: SocketAddr, shared: bool) -> Result<Self, BindError> {
         let open = || -> io::Result<Self> {
             let socket = Socket2::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
@@ -127,7 +127,7 @@ impl Socket {
     /// another shared socket already has.
     ///
     /// # Errors
-    /// [`BindError`], whose text names the next step.
+    /// [`BindError`], whose text usually proposes a remedy.
     pub fn bind_first(address: SocketAddr) -> Result<Self, BindError> {
         let socket = Self::bind(address, false)?;
         #[cfg(unix)]
@@ -140,7 +140,7 @@ impl Socket {
     /// same port.
     ///
     /// # Errors
-    /// [`BindError`], whose text names the next step.
+    /// [`BindError`], whose text usually proposes a remedy.
     pub fn inherit(socket: std::net::UdpSocket, beside_groups: bool) -> Result<Self, BindError> {
         let unspecified = SocketAddr::from(([0; 4], 0));
         let address = socket.local_addr().map_err(|source| BindError::new(unspecified, source))?;
@@ -161,7 +161,7 @@ impl Socket {
     /// bound to `answers_from` sends the responses.
     ///
     /// # Errors
-    /// [`BindError`], whose text names the next step.
+    /// [`BindError`], whose text usually proposes a remedy.
     pub fn join(group: &Group, port: u16, answers_from: SocketAddr) -> Result<Self, BindError> {
         Self::join_as(group, group.at(port), answers_from.into())
     }
@@ -170,7 +170,7 @@ impl Socket {
     /// group.
     ///
     /// # Errors
-    /// [`BindError`], whose text names the next step.
+    /// [`BindError`], whose text usually proposes a remedy.
     pub(crate) fn join_protected(group: &Group, address: &Address) -> Result<Self, BindError> {
         Self::join_as(group, group.at(address.port), *address)
     }
@@ -321,8 +321,8 @@ pub struct Inbound {
 }
 
 impl Inbound {
-    /// Returns the paths of the datagrams that were received last. Datagrams of one sender that the kernel joined have
-    /// one path.
+    /// Returns the paths of the datagrams that were received last. If the kernel joined several datagrams of one
+    /// sender, these datagrams have only one path in the result.
     pub fn paths(&self) -> &[Path] {
         &self.paths
     }

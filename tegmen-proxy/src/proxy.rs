@@ -54,8 +54,8 @@ struct Asked<X: OpenedRequest, const ENTRY: usize> {
 
 /// A request that was forwarded.
 struct Waiting<X: OpenedRequest, const ENTRY: usize> {
-    /// The peer and the id of the forwarded request. `None` if the request could not be sent, or ended without a
-    /// response: the client then gets the code `failed`.
+    /// The peer to which the request was forwarded, and the id of the forwarded request. `None` if the request could
+    /// not be sent, or ended without a response: the client then gets the code `failed`.
     sent: Option<(PeerId, RequestId)>,
     asked: Asked<X, ENTRY>,
     /// The code for the client if there is no response.
@@ -100,10 +100,10 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
 impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: usize, const MESSAGE: usize>
     Proxy<X, ENTRIES, ENTRY, WAITING, MESSAGE>
 {
-    /// True if the proxy acts on an option of a request that is passed to [`Self::handle`], or forwards the option. A
-    /// request with any other critical option is refused with 4.02 (RFC 7252, section 5.4.1). The owner's
-    /// [`Handler`](tegmen::coap::Handler) must have `IN_BLOCKS` false, and `acts_on_blocks` must return true, so that
-    /// each block is forwarded.
+    /// True if the proxy supports this option in a request that is passed to [`Self::handle`]: it processes the option,
+    /// or forwards it. A request with any other critical option is refused with 4.02 (RFC 7252, section 5.4.1). The
+    /// owner's [`Handler`](tegmen::coap::Handler) must have `IN_BLOCKS` false, and `acts_on_blocks` must return true,
+    /// so that each block is forwarded.
     pub const fn acts_on(number: OptionNumber) -> bool {
         !matches!(cache::in_request(number), Treatment::Refused)
     }

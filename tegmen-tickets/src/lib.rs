@@ -1,5 +1,5 @@
-//! Encrypted session tickets (RFC 5077, section 4). The client stores the server's state of a session in such a
-//! ticket.
+//! Encrypted session tickets (RFC 5077, section 4). A server encrypts the state of a session into a ticket, and the
+//! client stores the ticket for the server.
 //!
 //! ```text
 //! key_name (2) | nonce (9) | sealed state | tag (16)

@@ -1,5 +1,5 @@
-//! The texts of [`Refusal`]. Each text names the cause and the next step. An image that prints no texts contains none
-//! of them.
+//! The texts of [`Refusal`]. Each text names the cause, and proposes a remedy. A firmware image that prints none of
+//! these texts does not contain them.
 
 use crate::Refusal;
 use core::error::Error;

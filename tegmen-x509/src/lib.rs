@@ -165,8 +165,8 @@ pub enum Refusal {
     /// The list has ended, and no anchor has the name of the last issuer. Add the anchor, or configure the peer to send
     /// the certificates between its own certificate and the anchor.
     UnknownIssuer,
-    /// A signature does not match the key of its issuer. The certificate was changed, or another CA with the same
-    /// name issued it.
+    /// A signature in a certificate does not match the key of the certificate's issuer. The certificate was changed, or
+    /// another CA with the same name issued it.
     BadSignature,
 }
 
@@ -233,7 +233,8 @@ impl Rules<'_> {
     }
 }
 
-/// The verification of a path in progress, from the end entity upwards.
+/// The state of the verification of one path, which takes the certificates one at a time. The certificate of the end
+/// entity comes first.
 #[derive(Debug)]
 pub struct Path<'r> {
     rules: &'r Rules<'r>,

@@ -13,7 +13,7 @@ use tegmen_edhoc::{BadCredential, Credential, Identity, MAX_CREDENTIAL, Transfer
 use toml::Spanned;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// The reason why a file of EDHOC cannot be used. The text names the next step.
+/// The reason why a file of EDHOC cannot be used. The text of most errors proposes a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum EdhocError {
     /// A file cannot be read or written.

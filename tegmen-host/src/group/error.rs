@@ -5,7 +5,7 @@ use crate::cbor::Malformed;
 use std::io;
 use tegmen::axiom::BadAssociation;
 
-/// The reason why the membership in a directory cannot be used. Each message names the next step.
+/// The reason why the membership in a directory cannot be used. The text of each error proposes a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum MembershipError {
     /// A file cannot be read or written.
@@ -101,7 +101,7 @@ pub enum MembershipError {
 
 const JOIN_AGAIN: &str = "Join the group again (`tegmen group join`): the controller then gives the member new secrets";
 
-/// Returns the next step for a user whose system refuses a file of a membership.
+/// Proposes a remedy to a user whose system refuses access to a file of a membership.
 fn next_step(refusal: &io::Error) -> &'static str {
     match refusal.kind() {
         io::ErrorKind::NotFound => "join a group with `tegmen group join`, or correct the path",
@@ -109,7 +109,7 @@ fn next_step(refusal: &io::Error) -> &'static str {
     }
 }
 
-/// Returns the reason why the parameters are not suitable for a member, and the next step.
+/// Returns the reason why the parameters are not suitable for a member, and a remedy.
 const fn of_association(why: BadAssociation) -> &'static str {
     match why {
         BadAssociation::Suite => {

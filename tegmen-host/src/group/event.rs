@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-/// An event of a member. Its text names the next step if there is one, and contains no secret.
+/// An event of a member. The text of the event contains no secret. If the operator can do something, the text also
+/// proposes a remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum MembershipEvent {

@@ -20,7 +20,7 @@ pub(super) const MEMBER: &str = "member.toml";
 /// The name of the new file while it is being written.
 pub(super) const DRAFT: &str = "member.toml.new";
 
-/// The settings of a member that do not come from its controller.
+/// The configuration of a member. The controller does not send these settings.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemberSettings {

@@ -115,7 +115,7 @@ impl GroupcommError {
 pub struct JoinRequest {
     /// The name of the group.
     pub group: String,
-    /// True if the member sends requests, and asks for a SenderID.
+    /// True if the member wants to send requests. The controller then gives the member a SenderID.
     pub sends: bool,
     /// The URI at which the member receives messages of the controller. The host of this URI is the source address of
     /// the member's responses.
@@ -125,7 +125,8 @@ pub struct JoinRequest {
     pub checks_signatures: bool,
     /// The filter for the public keys in the response; `None` for no public keys.
     pub creds: Option<CredsFilter>,
-    /// The public key of the member with the proof of possession, in a group with signatures.
+    /// The public key of the member, and the proof that the member has the private key. `None` in a group without
+    /// signatures.
     pub possession: Option<Possession>,
 }
 

@@ -31,7 +31,7 @@ const MEMBER: i64 = 2;
 const CONTROLLER: i64 = 3;
 const KEYS: i64 = 4;
 
-/// The reason why bytes are not the file of a member. Each message names the next step.
+/// The reason why bytes are not the file of a member. The text of each error proposes a remedy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotAMemberFile {
     /// The bytes are not self-described CBOR.
@@ -115,7 +115,7 @@ impl MemberFile {
     }
 }
 
-/// The reason why the file of a member cannot be used. Each message names the file and the next step.
+/// The reason why the file of a member cannot be used. The text of each error names the file, and proposes a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum MemberFileError {
     /// The file cannot be read.

@@ -87,8 +87,9 @@ pub(super) struct State {
     keys: GroupKeys,
     path: KeyPath<NODES>,
     numbers: Place,
-    /// The last lease that is on disk: its epoch, the number after the last number for requests, and the number after
-    /// the last number for responses. The member may use only lower numbers in this epoch.
+    /// The sequence numbers that were last reserved on disk (the last lease): the epoch, the number after the last
+    /// reserved number for requests, and the number after the last reserved number for responses. The member may use
+    /// only reserved numbers in this epoch.
     kept: Kept,
     pub(super) groups: Box<OneGroup>,
     pub(super) principal: Principal,
@@ -121,7 +122,8 @@ impl Membership {
         Self::create_with(dir, settings, keys, None)
     }
 
-    /// Does the same as [`Self::create`] in a group with signatures, for a member with this private key.
+    /// Does the same as [`Self::create`]. In a group with signatures, `key` is the private key of the member; in any
+    /// other group it is `None`.
     pub(crate) fn create_with(
         dir: &Path,
         settings: &MemberSettings,
@@ -458,7 +460,8 @@ impl Membership {
     /// Records that the controller has evicted this member. From then on the member sends nothing, and drops all
     /// records.
     ///
-    /// # Errors [`MembershipError::File`] if the eviction cannot be written. After a restart the member then does not
+    /// # Errors
+    /// [`MembershipError::File`] if the eviction cannot be written. After a restart the member then does not
     /// know that it is evicted, and asks the controller again.
     pub fn evict(&self) -> Result<(), MembershipError> {
         let mut state = self.lock();
@@ -520,8 +523,8 @@ impl State {
         }
     }
 
-    /// Makes a member with the keys of this membership, and puts the member into the table. The member's numbers begin
-    /// at 0 if the epoch was never used, and otherwise after the numbers that are on disk.
+    /// Makes a [`Member`] with the keys of this membership, and puts it into the table `groups`. The member's numbers
+    /// begin at 0 if the epoch was never used, and otherwise after the numbers that are on disk.
     fn begin(&mut self) -> Result<(), MembershipError> {
         let refused = |why| of_group(&self.file.settings.group, why);
         let mut crypto = HostCrypto::from_os().map_err(file_error(&self.dir))?;
@@ -544,8 +547,8 @@ impl State {
         Ok(())
     }
 
-    /// Begins the next epoch, after a rekey message of the controller has changed the key path. Writes the new keys to
-    /// disk before the member uses them.
+    /// Begins the next epoch, after a rekey message of the controller has changed the secrets in `path`. Writes the new
+    /// keys to disk before the member uses them.
     fn next_epoch(&mut self, crypto: &mut HostCrypto) -> Result<(), MembershipError> {
         let mut secrets = Zeroizing::new([[0; KEY_LEN]; NODES]);
         let admission = self.path.admission(&mut secrets);

@@ -38,7 +38,7 @@ pub enum NotAnImage {
     Block,
 }
 
-/// The next step of a sender.
+/// The next step of the sender of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Advance {
     /// Send [`ImageTransfer::blocks`], and request the reports again. If no member lacks a block now, only request the

@@ -15,7 +15,7 @@ use tegmen::time::Instant;
 pub struct ProxyCounts {
     /// Requests that were answered from the cache.
     pub hits: u64,
-    /// Requests that a stored response could have answered, for which the cache had no fresh response.
+    /// Requests that the cache is allowed to answer, if it had no fresh response to the request.
     pub misses: u64,
     /// Requests that waited for the response to an earlier, equal request, so that the proxy sent only one request to
     /// the origin.

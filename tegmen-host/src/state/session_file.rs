@@ -19,7 +19,7 @@ impl SessionFile {
     /// Opens a file. If the file does not exist, the first write makes it.
     ///
     /// # Errors
-    /// [`StateError`], whose text has the cause and the next step.
+    /// [`StateError`], whose text names the cause and proposes a remedy.
     pub fn open(file: &Path) -> Result<Self, StateError> {
         let guard = Guard::open(file)?;
         let kept = match file.exists() {

@@ -1,10 +1,11 @@
 //! The DTLS sessions of a server, stored so that they survive a restart.
 //!
-//! A session is in the database from its establishment. The database contains the end of its lease: the session may use
-//! only record numbers below this end. At the start of the server, stored sessions wait in memory until a peer sends a
-//! record. The server finds such a session by the path or the connection id of the record. At its start the server has
-//! already reserved new numbers for each session, so restoring a session costs no write. After an orderly end a session
-//! continues at its next number. After any other end it continues after its lease, and its replay window is lost.
+//! A session is in the database from its establishment. The server reserves record numbers for each session in advance
+//! (the lease of the session). The database contains the end of the lease: the session may use only record numbers
+//! below this end. At the start of the server, stored sessions wait in memory until a peer sends a record. The server
+//! finds such a session by the path or the connection id of the record. At its start the server has already reserved
+//! new numbers for each session, so restoring a session costs no write. After an orderly end a session continues at its
+//! next number. After any other end it continues after its lease, and its replay window is lost.
 
 use crate::digest::{Digest, sha256};
 use crate::hex::{from_hex, to_hex};

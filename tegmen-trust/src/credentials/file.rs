@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 /// server accepts an identity only if the identity fits into the buffer in which the handshake also stores the cookie.
 pub const MAX_IDENTITY: usize = 128;
 
-/// Returns the next step for the operator after the system refused a credentials file.
+/// Proposes a remedy to the operator after the system refused access to a credentials file.
 fn next_step(file: &str, refusal: &std::io::Error) -> String {
     match refusal.kind() {
         std::io::ErrorKind::NotFound => format!("make one with `tegmen keys new --identity NAME --file {file}`"),
@@ -24,7 +24,8 @@ fn next_step(file: &str, refusal: &std::io::Error) -> String {
     }
 }
 
-/// The reason why a credentials file cannot be used. Each message names file, line and correction.
+/// The reason why a credentials file cannot be used. The text of each error names the file, and proposes a remedy. For
+/// a mistake in the file, the text also names the line.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// The file does not exist, or is not readable.

@@ -82,7 +82,7 @@ pub enum TpmError {
     Place {
         /// A file or a handle.
         place: String,
-        /// The error and a next step.
+        /// The error and a remedy.
         message: String,
     },
 }

@@ -29,7 +29,7 @@ pub struct Settings {
     pub max_certificates: usize,
     /// Maximum number of verified paths in the cache, of about 100 bytes each. With 0 or 1 the cache stores no path.
     pub cache_entries: usize,
-    /// True if the verifier accepts a path in which it has no CRL of a CA, although it has CRLs of other CAs. If the
+    /// True if the verifier, which has CRLs of some CAs, also accepts a path with a CA of which it has no CRL. If the
     /// verifier has no CRL at all, it checks only the lists in [`Files::revoked`].
     pub missing_crl_allowed: bool,
 }
@@ -53,8 +53,8 @@ pub struct Verifier {
     clients: Mutex<Clients>,
 }
 
-/// The trust settings in force, and their number. The number changes with each replacement. A verdict in the cache is
-/// valid only while the number is the same.
+/// The trust settings in force, and a number that changes each time the settings are replaced. A verdict in the cache
+/// is valid only while the number is the same.
 struct Generation {
     number: u64,
     trust: Trust,

@@ -110,7 +110,7 @@ impl ReadCreds {
         Ok(true)
     }
 
-    /// Returns the public keys with their members.
+    /// Returns the public keys, each with the address and the SenderID of its member.
     pub(super) fn finish(self) -> Result<Vec<Cred>, Malformed> {
         if self.public_keys.len() != self.identifiers.len() {
             return Err(Malformed::Value(PEER_IDENTIFIERS));
