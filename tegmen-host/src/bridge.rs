@@ -362,7 +362,7 @@ impl Bridge {
         Ok(&mut self.ports[at])
     }
 
-    /// Sends a datagram over the line to the mote, as if `remote` had sent it to the mote's own address.
+    /// Sends a datagram over the serial line to the mote, as if `remote` had sent it to the mote's own address.
     async fn on_datagram(&mut self, port: usize, remote: SocketAddr, payload: &[u8]) -> Result<(), BridgeError> {
         if payload.len() > self.config.max_datagram {
             self.discard(Dropped::Oversized { len: payload.len() });

@@ -1,6 +1,6 @@
-//! The message layer of all peers of one shard (a task of a server with its own sockets) in one pool of bytes (RFC
-//! 7252, section 4). The pool contains replies, which are sent again to repeated messages, and messages that wait for
-//! an acknowledgement.
+//! The state of the CoAP message layer (RFC 7252, section 4) for all peers of one shard (a task of a server with its
+//! own sockets). One pool of bytes contains the replies, which are sent again to repeated messages, and the messages
+//! that wait for an acknowledgement.
 //!
 //! The memory for replies consists of segments of equal size. Each reply is in one of three rings of segments. A ring
 //! is in the order of time, so that its oldest reply is always removed first.

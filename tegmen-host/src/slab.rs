@@ -31,8 +31,8 @@ const SMALL: usize = 4096;
 const LOOKED_AT: usize = 16;
 /// The age from which a handshake can lose its place in the table, if its client has not answered the server's first
 /// flight. A handshake loses its place only if all places for handshakes are taken. The place then goes to a handshake
-/// from another network prefix, if that prefix has fewer places. The time is longer than one second, after which a
-/// client repeats a lost flight.
+/// from another network prefix, if that prefix has fewer places. This age is longer than one second, which is the time
+/// after which a client repeats a lost flight.
 const SILENT: Duration = Duration::from_secs(2);
 /// The age from which a handshake can lose its place in the same way, if its client has answered, but has not proved
 /// its key yet.
@@ -151,7 +151,7 @@ pub struct Slab<A, const N: usize = BLOCK> {
     /// a handshake, in the same order. Both lists can contain removed peers.
     handshake_order: VecDeque<PeerId>,
     stranger_order: VecDeque<PeerId>,
-    /// The number of handshake places of each network prefix.
+    /// For each network prefix, the number of places for handshakes that peers with this prefix have.
     shares: Shares,
     /// The time at which the owner of the table last asked for peers whose timers had expired.
     now: Instant,

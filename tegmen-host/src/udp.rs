@@ -34,9 +34,9 @@ pub struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
-    /// For a socket that receives requests to a group: the local address in the path of each received datagram. If the
-    /// requests are in clear, this is the bound address of the socket that answers. If Axiom protects the group, this
-    /// is the address of the group. `None` for any other socket.
+    /// For a socket that receives requests to a group: the local address that the [`Path`] of each received datagram
+    /// contains. If the requests are in clear, this is the bound address of the socket that answers. If Axiom protects
+    /// the group, this is the address of the group. `None` for any other socket.
     in_group: Option<Address>,
 }
 

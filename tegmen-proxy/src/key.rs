@@ -65,7 +65,7 @@ impl<const LEN: usize> Key<LEN> {
         is_whole.then_some(key)
     }
 
-    /// Returns the whole key; `None` if the response must not be stored.
+    /// Returns the bytes of the key; `None` if the response must not be stored.
     pub(crate) fn cacheable(&self) -> Option<&[u8]> {
         if self.is_cacheable { self.bytes.get(..self.len) } else { None }
     }

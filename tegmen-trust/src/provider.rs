@@ -59,7 +59,8 @@ impl HostCrypto {
         }
     }
 
-    /// Appends secrets to a key log (RFC 9850). Makes the file readable for its owner only.
+    /// Appends the master secrets of later handshakes to the key log `file` (RFC 9850). Makes the file readable for its
+    /// owner only.
     ///
     /// # Errors
     /// The error of the system if the file cannot be written.

@@ -110,8 +110,8 @@ pub trait PeerVerifier: Send + Sync {
     /// field in front of the list. Each certificate has a length of three bytes before its DER. The certificate of the
     /// end entity is first.
     ///
-    /// `name` is the DNS name or address that the peer must have. With `None` the peer may have any name, as for
-    /// example a client.
+    /// `name` is the DNS name or address that the peer must have. With `None` the peer may have any name: a server
+    /// passes `None` for its clients.
     ///
     /// # Errors
     /// [`Refusal`].

@@ -46,7 +46,7 @@ fn verify(purpose: KeyPurpose, name: Name<'_>, now: Option<UnixTime>, list: &[u8
     verdict
 }
 
-/// Verifies the certificates of a list one at a time, with a path that was used for other certificates before.
+/// Verifies the certificates of a list one at a time, with a [`Path`] that has taken another certificate before.
 fn one_at_a_time(rules: &Rules<'_>, certificates: &[&[u8]]) -> Result<EndEntity, Refusal> {
     let (mut path, mut crypto) = (Path::new(rules), Compact::new([1; 32]));
     let _ = path.take(&mut crypto, &CERTIFICATES["device_of_sub"], true, false);

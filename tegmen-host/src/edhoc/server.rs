@@ -131,7 +131,8 @@ impl EdhocServer {
         Ok(Self(shared))
     }
 
-    /// Also accepts the clients that posted tokens. A second call has no effect.
+    /// Makes the responder also accept clients that posted tokens, in addition to its configured peers. A second call
+    /// has no effect.
     pub fn accept_tokens(&self, find: Box<FindTokenPeer>) {
         let _ = self.0.tokens.set(find);
     }

@@ -98,7 +98,7 @@ impl Segments {
     }
 }
 
-/// Returns the segment of a record, and the byte at which the record begins.
+/// Returns the index of the segment of a record, and the offset in the segment at which the record begins.
 const fn place(position: Position) -> (usize, usize) {
     (position as usize / (SEGMENT / UNIT), position as usize % (SEGMENT / UNIT) * UNIT)
 }

@@ -5,7 +5,8 @@ use tegmen::coap::{Busy, Outgoing, RequestId, Waiting};
 
 /// The index that marks the end of a list.
 pub(super) const NONE: u32 = u32::MAX;
-/// Bytes of a message in one cell. With the index of the next cell, a cell fills one line of the processor's cache.
+/// Number of bytes of a message that one cell contains. A cell also contains the index of the next cell, and so has the
+/// size of one cache line of the processor.
 const CELL: usize = 60;
 /// Number of slots in a block. A growing table adds a block and copies no slots.
 const BLOCK: usize = 256;

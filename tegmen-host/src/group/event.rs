@@ -13,8 +13,9 @@ pub enum MembershipEvent {
         /// The number of the epoch that has begun.
         epoch: u16,
     },
-    /// The member may have missed an epoch, and asks the controller for the current keys. The cause is not
-    /// authenticated, so an attacker on the network can produce it. The member limits the number of its requests.
+    /// The member may have missed an epoch, and asks the controller for the current keys. The record or message that
+    /// causes this event is not authenticated, so it can come from an attacker on the network. The member limits the
+    /// number of its requests.
     Behind {
         /// The number of the epoch in which the member is.
         epoch: u16,

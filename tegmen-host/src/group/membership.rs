@@ -113,7 +113,7 @@ impl Membership {
     /// has an older membership in the same group, the new membership replaces it.
     ///
     /// # Errors
-    /// [`MembershipError::Association`] for a suite or a tree that a host does not support.
+    /// [`MembershipError::Association`] for a cipher suite or a size of the key tree that a host does not support.
     /// [`MembershipError::Interface`] if the network interface of the group does not exist. [`MembershipError::InUse`]
     /// if a process uses the directory. [`MembershipError::OtherGroup`] if the directory has a membership in another
     /// group. [`MembershipError::Numbers`] if an earlier membership in this directory already used numbers of this
@@ -182,7 +182,7 @@ impl Membership {
     /// [`MembershipError::File`], also if the directory has no membership. [`MembershipError::Exposed`] or
     /// [`MembershipError::Syntax`] for the file of the member. [`MembershipError::InUse`] if another process uses the
     /// directory. [`MembershipError::Numbers`] if the directory is a copy, or if the numbers are lost.
-    /// [`MembershipError::Association`] for a suite or a tree that a host does not support.
+    /// [`MembershipError::Association`] for a cipher suite or a size of the key tree that a host does not support.
     /// [`MembershipError::Interface`] if the network interface of the group does not exist.
     pub fn open(dir: &Path) -> Result<Self, MembershipError> {
         // A directory without the file is no membership, and gets no lock.
@@ -399,9 +399,10 @@ impl Membership {
     /// is later than the epoch of the member. The keys are on disk when this method returns.
     ///
     /// # Errors
-    /// [`MembershipError::OtherGroup`], [`MembershipError::OldController`] for keys of an earlier epoch,
-    /// [`MembershipError::AdmittedAgain`], [`MembershipError::Association`], [`MembershipError::File`]. After an error
-    /// the member keeps its previous keys.
+    /// [`MembershipError::OtherGroup`] for keys of another group, [`MembershipError::OldController`] for keys of an
+    /// earlier epoch, [`MembershipError::AdmittedAgain`] for keys of another admission of this member,
+    /// [`MembershipError::Association`] for keys that this host cannot use, and [`MembershipError::File`] if the keys
+    /// cannot be written. After an error the member keeps its previous keys.
     pub fn catch_up(&self, mut keys: GroupKeys) -> Result<bool, MembershipError> {
         let mut state = self.lock();
         let name = &self.0.name;

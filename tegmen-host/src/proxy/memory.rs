@@ -57,7 +57,8 @@ struct Place {
     owner: Owner,
     response: Box<[u8]>,
     until: Instant,
-    /// For each chain that contains the place (see [`Kind`]), the neighbours of the place in this chain.
+    /// Each stored response is in three chains (see [`Kind`]). For each chain, the neighbours of this response in the
+    /// chain.
     links: [Links; 3],
 }
 
@@ -98,7 +99,7 @@ struct Links {
     newer: u32,
 }
 
-/// The bytes and the chain of the stored responses that one client caused.
+/// The total number of bytes of the stored responses that one client caused, and the chain of these responses.
 struct Share {
     bytes: usize,
     chain: Chain,

@@ -15,7 +15,8 @@ use tegmen::time::Instant;
 pub struct ProxyCounts {
     /// Requests that were answered from the cache.
     pub hits: u64,
-    /// Requests that the cache is allowed to answer, if it had no fresh response to the request.
+    /// Requests to which the cache had no fresh response. Requests that the cache is not allowed to answer are not
+    /// counted.
     pub misses: u64,
     /// Requests that waited for the response to an earlier, equal request, so that the proxy sent only one request to
     /// the origin.
@@ -96,9 +97,10 @@ pub(super) enum Room {
     /// value is the number of the earlier request.
     Joins(u64),
     Begins,
-    /// The proxy sends the request to the origin separately. An equal request already waits, but it may pass more
-    /// proxies than this request (RFC 8768). In a loop of proxies, the earlier request can pass all proxies and arrive
-    /// here again as this request. If this request waited for the earlier request, it would wait for itself.
+    /// The proxy sends the request to the origin separately. An equal request already waits, but that earlier request
+    /// may pass more proxies than this request (RFC 8768). In a loop of proxies, the earlier request can pass all
+    /// proxies and arrive here again as this request. If this request waited for the earlier request, it would wait for
+    /// itself.
     Apart,
     Full,
 }

@@ -174,7 +174,8 @@ pub(super) struct Table {
     pub(super) anonymous: Vec<Rule>,
 }
 
-/// Rights of peers with public keys, by the name or the digest that the entry contains.
+/// Rights of peers with public keys. An entry of the credentials file contains either the name of a peer, or the digest
+/// of its certificate or key.
 #[derive(Default)]
 pub(super) struct Named {
     names: HashMap<String, Allow>,

@@ -29,8 +29,8 @@ pub struct KeyTicket {
 }
 
 impl KeyTicket {
-    /// Returns a ticket for one search. [`Self::answer`] passes the found key to the function `answer`, on the same
-    /// thread.
+    /// Returns a ticket for one search. [`Self::answer`] calls the function `answer` with the found key, on the thread
+    /// that calls [`Self::answer`].
     pub fn new(answer: impl FnOnce(Option<StoredKey>) + Send + 'static) -> Self {
         Self { answer: Box::new(answer) }
     }

@@ -1,7 +1,7 @@
 //! Revocation: CRLs (RFC 5280, section 5), and a plain list for users without CRLs.
 //!
-//! A line of the plain list is the SHA-256 digest of a certificate (64 hexadecimal digits), or a serial number and
-//! its issuer. Text after `#` is a comment.
+//! A line of the plain list is the SHA-256 digest of a certificate (64 hexadecimal digits), or the serial number and
+//! the issuer of a certificate. Text after `#` is a comment.
 //!
 //! ```text
 //! 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08    # lost in the field

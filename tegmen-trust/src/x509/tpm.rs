@@ -52,7 +52,7 @@ pub enum TpmKeyKind {
 /// The location of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// At a persistent handle of the owner: 0x81000000 to 0x817fffff.
+    /// At a persistent handle of the TPM's owner hierarchy: 0x81000000 to 0x817fffff.
     Persistent(u32),
     /// In a file that is encrypted under the storage root of the TPM. The file is useless on any other machine.
     File(PathBuf),

@@ -332,7 +332,7 @@ impl Possession {
         Ok(Self { scope, public_key: key.public_key().to_vec(), nonce: nonce.to_vec(), signature })
     }
 
-    /// Returns the digest that the device signs, for this nonce of the controller.
+    /// Returns the digest that the device signs. `challenge` is the nonce of the controller.
     pub fn digest(&self, challenge: &[u8; DIGEST_LEN]) -> [u8; DIGEST_LEN] {
         digest(&self.scope, challenge, &self.nonce)
     }

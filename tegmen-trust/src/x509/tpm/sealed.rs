@@ -22,7 +22,7 @@ use tss_esapi::{Context, Error};
 /// only its owner can read.
 ///
 /// # Errors
-/// [`TpmError`]: a file that exists is never replaced.
+/// [`TpmError`], also if the file already exists.
 pub fn seal(tpm: &str, file: &Path, secret: &Secret<32>) -> Result<(), TpmError> {
     if file.exists() {
         return Err(Place::File(file.to_owned()).wrong("it exists: move it away, or choose another file"));
