@@ -1,4 +1,4 @@
-//! Tests sessions of two ends: both forms of credentials, changed messages, other credentials, and messages of random
+//! Tests sessions of two ends: both forms of credentials, changed messages, wrong credentials, and messages of random
 //! bytes.
 
 #[path = "common/scripted.rs"]

@@ -64,9 +64,9 @@ pub struct ResumptionCounters {
     pub tickets_sealed: u64,
     /// Tickets that the server accepted.
     pub tickets_opened: u64,
-    /// Refused tickets. This server did not issue the ticket, or the ticket was changed or is too old, or the client is
-    /// no longer allowed. A refused ticket counts twice in a handshake with a cookie, because both ClientHello messages
-    /// contain it.
+    /// Tickets that the server refused. The server refuses a ticket that it did not issue, that was changed or is too
+    /// old, or whose client is no longer allowed to resume. A refused ticket counts twice in a handshake with a cookie,
+    /// because both ClientHello messages contain it.
     pub tickets_refused: u64,
     /// Session ids for which the server found a session.
     pub ids_found: u64,
@@ -87,7 +87,7 @@ impl ResumptionCounters {
 /// The state of resumption that all shards (tasks) of a server share.
 #[derive(Clone)]
 pub(crate) struct ServerResumption {
-    /// The resumption of sessions with the server itself; `None` if the server resumes none of them.
+    /// The resumption of sessions with the server itself; `None` if the server resumes no such session.
     own: Option<Arc<Inner>>,
     /// The resumption of sessions in the name of devices; `None` if there are no devices.
     devices: Option<Arc<Devices>>,

@@ -105,7 +105,7 @@ pub struct Rules<'r> {
     pub purpose: KeyPurpose,
     /// The name that the end entity must have.
     pub name: Name<'r>,
-    /// The current time, if the device has a trustworthy clock. Without it, the validity periods are not checked, so
+    /// The current time, if the device has a trustworthy clock. With `None` the validity periods are not checked, so
     /// certificates are trusted forever.
     pub now: Option<UnixTime>,
 }
@@ -159,8 +159,8 @@ pub enum Refusal {
     /// The path has [`MAX_CERTIFICATES`] certificates, and no anchor signed the last of them. Issue the certificate
     /// from a CA nearer to the anchor.
     TooLong,
-    /// The subject of a certificate is not the issuer of the certificate before it (RFC 5246, section 7.4.2). Configure
-    /// the peer to send its list in order.
+    /// The subject of a certificate in the list is not the issuer of the previous certificate (RFC 5246, section
+    /// 7.4.2). Configure the peer to send its list in order.
     WrongIssuer,
     /// The list has ended, and no anchor has the name of the last issuer. Add the anchor, or configure the peer to send
     /// the certificates between its own certificate and the anchor.

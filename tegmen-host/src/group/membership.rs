@@ -290,7 +290,7 @@ impl Membership {
         self.lock().file.settings.clone()
     }
 
-    /// Returns the address of the group with its interface.
+    /// Returns the multicast address of the group, and the network interface for this address.
     ///
     /// # Errors
     /// [`MembershipError::Interface`] if the interface does not exist.
@@ -646,7 +646,7 @@ pub(crate) fn creds_of_interest(sends: bool) -> CredsFilter {
     if sends { CredsFilter::default() } else { CredsFilter::of_role(REQUESTER) }
 }
 
-/// Returns the address of the group with its interface.
+/// Returns the multicast address of the group, and the network interface for this address.
 fn multicast_of(settings: &MemberSettings, keys: &GroupKeys) -> Result<Group, MembershipError> {
     let text = |ip| SocketAddr::from(Address { ip, port: 0, scope: 0 }).ip();
     let (group, own) = (text(keys.address.0), text(keys.own_address));

@@ -43,7 +43,7 @@ pub(super) struct State {
     cache: Cache<Memory>,
     max_open: usize,
     /// For each cache key, the number of the request to the origin ([`Fetching`]) that is in progress. Further equal
-    /// requests may wait for its response.
+    /// requests may wait for the response to this request.
     by_key: HashMap<Arc<[u8]>, u64>,
     fetches: HashMap<u64, Fetching>,
     /// The observation at the origin for each cache key.
@@ -256,7 +256,8 @@ impl State {
         self.by_key.retain(|key, _| !key.starts_with(resource));
     }
 
-    /// Ends the request `id`, and stores its response if it may be stored. Returns the clients that wait for it.
+    /// Ends the request `id`, and stores its response if it may be stored. Returns the clients that wait for this
+    /// response.
     pub(super) fn end(
         &mut self,
         now: Instant,

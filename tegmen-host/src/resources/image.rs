@@ -25,7 +25,7 @@ const MAGIC: [u8; 8] = *b"tegmen i";
 /// Length of the trailer in bytes: [`MAGIC`] (8), the digest in the name of the image (8), and the size of the image
 /// (4).
 const END: usize = 8 + 8 + 4;
-/// Number of bytes of a file that are read at once for its digest.
+/// Number of bytes of a file that one step reads when the digest of the file is computed.
 const READ: usize = 64 * 1024;
 
 /// A file that is replaced by a received image, after all blocks of the image have arrived and the digest of the image

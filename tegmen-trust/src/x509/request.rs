@@ -1,4 +1,4 @@
-//! Certificate requests (PKCS #10, RFC 2986): a public key with a signature by its own private key.
+//! Certificate requests (PKCS #10, RFC 2986): a public key, which is signed with the private key that belongs to it.
 
 use super::certificate::name_text;
 use super::signature::verify_digest;
@@ -7,7 +7,7 @@ use crate::digest::sha256_of;
 use tegmen::buf::Reader;
 use tegmen_x509::der::{self, INTEGER, Malformed, OID, SEQUENCE, context};
 
-/// A request whose signature was verified: its sender has the private key.
+/// A request whose signature was verified. So the maker of the request has the private key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
     /// The requested subject (RFC 4514).
