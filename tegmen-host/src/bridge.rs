@@ -202,7 +202,7 @@ const RECEIVE_BUFFER: usize = 2048;
 const HOP_LIMIT: u8 = 64;
 
 impl Bridge {
-    /// Opens the line and the sockets. Call this within a Tokio runtime.
+    /// Opens the serial line and the sockets. Call this within a Tokio runtime.
     ///
     /// # Errors
     /// [`BridgeError`], whose text names the cause.

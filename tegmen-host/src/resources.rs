@@ -175,7 +175,7 @@ impl Resources {
         self
     }
 
-    /// Also lists these paths, which other applications of the server serve.
+    /// Makes `/.well-known/core` also list the paths in `others`, which other applications of the server serve.
     pub fn with_others(self, others: Vec<ListedPath>) -> Self {
         let newest = Set { others, ..Set::clone(&self.newest()) };
         self.publish(newest);

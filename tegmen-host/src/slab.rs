@@ -339,7 +339,7 @@ impl<A: Default, const N: usize> Slab<A, N> {
         self.handshakes.get(entry.handshake as usize)?.as_deref()
     }
 
-    /// Returns the number of handshake places of the network prefix at the remote end of `path`.
+    /// Returns the number of places for handshakes that peers with the network prefix of `path`'s remote address have.
     fn share_of(&self, path: &Path) -> u32 {
         self.shares.held(SocketAddr::from(path.remote).ip())
     }

@@ -21,7 +21,7 @@ use tegmen_accel::KeySchedule;
 /// that is not in the cache is expanded again, which takes about half as long as the encryption of a record.
 pub struct HostCrypto {
     schedules: Schedules,
-    /// The provider of the random bytes, and of the algorithms that have no faster implementation here.
+    /// The provider of the random bytes, and of the algorithms for which this crate has no faster implementation.
     software: RustCrypto,
     key_logs: Vec<Box<dyn Write + Send>>,
     key_pairs: KeyPairs,

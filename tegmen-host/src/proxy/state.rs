@@ -50,7 +50,7 @@ pub(super) struct State {
     watches: HashMap<Arc<[u8]>, Watch>,
     /// The observations whose registrations OSCORE protects.
     pub(super) protected: Protected,
-    /// The number of the last request to an origin ([`Fetching`]) that began.
+    /// The number of the request to an origin ([`Fetching`]) that began last.
     last: u64,
     /// The number of requests in progress whose response is only for one client.
     apart: usize,

@@ -136,7 +136,7 @@ impl Image {
         })
     }
 
-    /// Writes bytes of an image, which begin at `start`. A block that was already received changes nothing.
+    /// Writes `bytes` into the image at the offset `start`. A block that was already received changes nothing.
     pub(super) fn take(&self, id: ImageId, start: u32, bytes: &[u8], now: Instant) -> Result<Taken, Trouble> {
         let units = units_of(start, bytes.len(), id.size).ok_or(Code::BAD_REQUEST)?;
         if id.size > self.max {

@@ -114,7 +114,8 @@ impl Scene {
         self.now = self.now.after(Duration::from_secs(seconds));
     }
 
-    /// Gives a datagram from the address `from` to the node with the proxy, and sends all datagrams that are due.
+    /// Gives a datagram from the address `from` to the node with the proxy. Then lets the node send all datagrams that
+    /// it has to send.
     pub(crate) fn give(&mut self, from: u8, mut datagram: Vec<u8>) {
         self.app.now = Some(self.now);
         let path = Path { local: address(1), remote: address(from) };

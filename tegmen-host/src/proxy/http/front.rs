@@ -30,7 +30,8 @@ use tokio_io_timeout::TimeoutStream;
 const CONNECTIONS: usize = 64;
 /// Maximum number of concurrent connections from one address. Further connections are closed.
 const CONNECTIONS_OF_ADDRESS: usize = 16;
-/// The time limit of the head of a request. The time begins with the previous response.
+/// The time limit of the head of a request. For a further request on the same connection, the time begins after the
+/// previous response.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 /// The time limit of the body of a request.
 const BODY_WITHIN: Duration = Duration::from_secs(60);
