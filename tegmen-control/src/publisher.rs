@@ -207,7 +207,7 @@ impl Tickets {
     }
 
     /// Returns a handler for POST at `/authz-info`. The handler calls `taken` for each token that the publisher takes.
-    /// `taken` must return quickly. A function that opens the session must start a task for this.
+    /// `taken` must return quickly. If `taken` opens the session with the subscriber, it must start a task for this.
     pub fn handler(
         &self,
         taken: impl Fn(Arc<Ticket>) + Send + Sync + 'static,

@@ -368,7 +368,7 @@ impl Tokens {
 
     /// Removes the tokens that expired at least two seconds ago, and ends their Security Contexts. Returns the
     /// principal and the rights of each token that expired since the last call, so that the observers with this
-    /// principal can be notified. Call it each second. `now` is in seconds since 1970.
+    /// principal can be notified. The caller must call this function once a second. `now` is in seconds since 1970.
     pub fn expire(&self, now: u64) -> Vec<(Principal, Aif)> {
         let mut taken = self.taken();
         for principal in taken.retain(|token| now < token.expires.saturating_add(LINGER)) {

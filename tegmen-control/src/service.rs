@@ -1,9 +1,9 @@
 //! An access control server without its sockets: decisions, state and audit log together.
 //!
-//! A decision that gives rights passes these steps in order: check that the log accepts records, decide, commit the
-//! state, write the line of the log, and then answer. So the server never gives a key again after a restart, and never
-//! gives a key without a line in the log. An event that takes rights away is acknowledged after its commit, and never
-//! waits for the log.
+//! The service handles a request for rights in these steps: it checks that the log accepts records, makes the decision,
+//! commits the state, writes the line of the log, and then answers. So the server never gives a key again after a
+//! restart, and never gives a key without a line in the log. A change that takes rights away is acknowledged after the
+//! commit of the state, and never waits for the log.
 
 mod grants;
 
@@ -301,8 +301,8 @@ impl<S: Store> Service<S> {
         }
     }
 
-    /// Records that a request was refused because of its form. `who` is the device that sent the request, or `None` for
-    /// a peer that proved no identity.
+    /// Records in the audit log that a request was refused because its form is not valid. `who` is the device that sent
+    /// the request, or `None` for a peer that proved no identity.
     pub(crate) fn refuse(&self, who: Option<&str>, code: &'static str, request: &str) {
         self.audit.note(Record::refused(who.unwrap_or_default(), code, request));
     }
@@ -504,8 +504,8 @@ impl<S: Store> Service<S> {
         Ok(revision)
     }
 
-    /// Applies the policy in `text`, which the configuration of the server names, unless the policy in force has the
-    /// same text. Returns true if the policy was applied. `file` is the name of the policy's file.
+    /// Applies the policy that the configuration of the server names, unless the policy in force has the same text.
+    /// `text` is the text of the policy, and `file` is the name of its file. Returns true if the policy was applied.
     ///
     /// # Errors
     /// The errors of [`Self::apply_policy`].

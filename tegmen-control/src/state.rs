@@ -1,8 +1,8 @@
 //! The state of an access control server, stored as rows of a [`Store`].
 //!
 //! Each change is one transaction. The call that makes a change returns when the change is durable and in force. The
-//! [`View`] has all rows in memory. It is loaded at the start. The state watches the store, and applies each change of
-//! a row to the view. Decisions read only the view, so no decision waits for the store.
+//! [`View`] has all rows in memory. The view is loaded at the start. From then on the state watches the store, and
+//! applies each change of a row to the view. Decisions read only the view, so no decision waits for the store.
 //!
 //! The state has:
 //!
@@ -411,8 +411,8 @@ impl<S: Store> State<S> {
     }
 
     /// Stores durably that a session identity was accepted. `grounds` are the [rows](View::grounds) on which the
-    /// decision depends. The key of the session may leave the server only after this function returns. `now` is in
-    /// seconds since 1970.
+    /// decision to accept the identity depends. The key of the session may leave the server only after this function
+    /// returns. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// [`StateError::SessionUsed`] if the store already has the identity, from another server or from a time before a
@@ -482,7 +482,7 @@ impl<S: Store> State<S> {
 
     /// Removes expired tokens from the revocation list, and removes expired one-time keys. One transaction removes the
     /// tokens, and another one the keys. A later call removes the tokens and keys that do not fit into these
-    /// transactions. Call it each second. Returns the number of removed tokens.
+    /// transactions. The caller must call this function once a second. Returns the number of removed tokens.
     ///
     /// # Errors
     /// [`StateError::Store`].

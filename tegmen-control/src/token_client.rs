@@ -88,7 +88,8 @@ pub enum NotAgreed {
 }
 
 /// Posts a token in a request without protection. Returns the new Security Context that client and resource server
-/// derive. The resource server proves only with its first protected response that it has the key of the token.
+/// derive. The response to this request does not prove that the resource server could open the token. Only the first
+/// protected response of the resource server proves it.
 ///
 /// # Errors
 /// [`NotAgreed`].

@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const RETRY_AFTER: u32 = 60;
 /// Maximum number of uploads at the same time.
 const UPLOADS: usize = 256;
-/// Maximum number of uploads for one client at the same time. So publishers that do not answer one client cannot block
-/// all other clients.
+/// Maximum number of uploads for one client at the same time. So a client whose publishers do not answer cannot use up
+/// the uploads of all other clients.
 const UPLOADS_OF_A_CLIENT: usize = 8;
 
 /// The number of running uploads for each client.

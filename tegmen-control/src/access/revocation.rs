@@ -141,8 +141,8 @@ impl RevocationList {
         known.iter().for_each(|name| self.register(name));
     }
 
-    /// Adds a token that was on the list before a restart, from the store. This makes no update. The limits are
-    /// ignored, because a token that is missing on the list would be valid again.
+    /// Adds a token that the store contains, because the token was on the list before a restart. This function makes no
+    /// update, and ignores the limits, because a token that is missing on the list would be valid again.
     pub fn load(&mut self, hash: TokenHash, expires: u64, concerned: impl IntoIterator<Item = String>) {
         self.revoked.insert(hash, Revoked { expires, concerned: concerned.into_iter().collect() });
     }

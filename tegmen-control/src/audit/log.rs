@@ -170,7 +170,7 @@ impl Records {
         }
     }
 
-    /// Moves all records of `others` to the end.
+    /// Moves all records of `others` to the end of `self`.
     fn append(&mut self, others: &mut Self) {
         let start = self.text.len();
         self.text.append(&mut others.text);
@@ -269,8 +269,9 @@ impl AuditLog {
         }
     }
 
-    /// Records an event that takes rights away or refuses them. This never waits and never fails. If the queue is full,
-    /// the record is lost. As soon as the log can be written again, it gets a line with the number of lost records.
+    /// Records an event that takes rights away or refuses them. This function never waits and never fails. If the queue
+    /// of records is full, the record is lost. As soon as the log can be written again, it gets a line with the number
+    /// of lost records.
     pub fn note(&self, record: Record) {
         let mut spool = self.0.shared.lock();
         if spool.waiting.len() >= self.0.shared.bounds.spool {
@@ -533,7 +534,8 @@ fn last_line(file: &mut File) -> io::Result<(u64, Option<Vec<u8>>)> {
     Ok((whole, line))
 }
 
-/// The length of two lines of the maximum length: one complete line, and one that a crash cut.
+/// The number of bytes at the end of the file in which [`last_line`] searches. Two lines of the maximum length fit: one
+/// complete line, and one that a crash cut.
 const END: u64 = 2 * MAX_LINE as u64;
 
 /// The time for which a record waits for further records, if the previous batch had at least [`MANY`] records.

@@ -32,7 +32,7 @@ use zeroize::Zeroizing;
 
 /// Maximum number of sessions that the device's server has sent to the device and that have not ended.
 const SESSIONS: usize = 64;
-/// Maximum number of bytes of a ticket of another server that the device keeps.
+/// Maximum number of bytes of a ticket that another server has issued and that the device stores.
 const HANDLE: usize = 1024;
 /// Maximum number of characters of a DNS name.
 const LONGEST_NAME: usize = 253;

@@ -11,7 +11,7 @@ pub enum DeviceError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// Users other than the owner can read the state.
+    /// Users other than the owner of the state file can read or write the file.
     #[error("{file} has mode {mode:o}, and others can read or write it: chmod 600 {file}")]
     Exposed {
         /// The path of the file.

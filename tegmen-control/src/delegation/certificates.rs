@@ -21,7 +21,7 @@ pub trait Certificates: Send + Sync {
     fn problem(&self, device: &str) -> Option<String>;
 }
 
-/// The certificate of a device, as an operator sees it.
+/// A report about the certificate of a device, for an operator.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CertificateReport {
     /// The time at which the certificate expires, in seconds since 1970; `None` if the device has no certificate.

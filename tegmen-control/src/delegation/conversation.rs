@@ -19,8 +19,8 @@ use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::uri::Scheme;
 use tegmen_store::Store;
 
-/// Maximum number of bytes of a ticket or id that is sent to a device. A ticket of another server can contain the
-/// device's certificate.
+/// Maximum number of bytes of a ticket or a session id that the server sends to a device. A ticket of another server
+/// can contain the device's certificate.
 pub(super) const LONGEST_HANDLE: usize = 2048;
 /// Maximum number of bytes of a request to a device.
 const LONGEST_REQUEST: usize = 1 + tegmen_delegation::STATE_LEN + LONGEST_HANDLE;
@@ -75,8 +75,9 @@ pub(super) enum Failed {
 /// The epoch in which the device is. An opened session proves this epoch, because each epoch has another device key.
 enum Proved {
     Present,
-    /// The pending epoch, which is the next one. The key proves only its number. The device must still compare the
-    /// check value, which differs if the device has other keys for this epoch.
+    /// The pending epoch, which is the next one. The device key of the session proves only the number of this epoch.
+    /// The device must still compare the check value of the epoch. The check value differs if the device has other keys
+    /// for this epoch.
     Next(NextEpoch),
 }
 
@@ -257,7 +258,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 
     /// Sends the sessions that wait for this device. If the device has no space for a session, the session is dropped,
-    /// and its peer must authenticate itself again.
+    /// and the peer of this session must authenticate itself again.
     async fn bring_sessions(&self, conversation: &Conversation) -> Result<(), Failed> {
         loop {
             let waiting = {

@@ -12,7 +12,7 @@ use tegmen_store::{Revision, Value};
 use tegmen_tickets::{TICKET_KEY_LEN, TicketKey};
 use zeroize::Zeroizing;
 
-/// Length of the secrets of an epoch in bytes.
+/// Number of bytes of the secrets of one epoch: the device key and the key of the tickets.
 const EPOCH_LEN: usize = PSK_LEN + TICKET_KEY_LEN;
 
 /// A device with the content of its row in the store.

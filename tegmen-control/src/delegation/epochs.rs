@@ -26,8 +26,8 @@ pub struct NextEpoch {
 pub struct ResetPreview {
     /// The number of the present epoch.
     pub epoch: u16,
-    /// The number of connections that begin with a ticket. Their peers get another ticket when they return to the
-    /// server, without a new authentication.
+    /// The number of connections that their peers opened with a ticket. These peers get another ticket when they return
+    /// to the server, without a new authentication.
     pub return_by_ticket: usize,
     /// The number of connections whose session the server sent to the device. These connections end: the peer
     /// authenticates itself again, or the server opens the session again.

@@ -1,5 +1,5 @@
 //! The devices in memory. A handshake reads only this memory, so it never waits for the store. A connection takes
-//! memory only until its row is durable.
+//! memory only until its row in the store is durable.
 
 use super::certificates::CertificateReport;
 use super::connection::ConnectionId;
@@ -19,14 +19,15 @@ use tegmen_delegation::{Connection, Issuer};
 use tegmen_store::Revision;
 use tokio::sync::Notify;
 
-/// Maximum number of peers that return to the server with a ticket for one device at the same time.
+/// Maximum number of peers of one device that the server remembers because they returned with a ticket and have not
+/// received another ticket yet.
 const MOST_RETURNING: usize = 256;
 
-/// The time that a device has to answer the request to begin the next epoch, including the time in which the server
-/// records the answer.
+/// Maximum time between the request to begin the next epoch and the answer of the device. The time includes the time
+/// that the server needs to record the answer.
 const RESPONSE: Duration = Duration::from_secs(5);
 
-/// A device as its operator sees it. It contains no secret.
+/// A report about a device, for the operator of the device. The report contains no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceReport {
     /// The name for which peers ask in order to reach the device.
@@ -57,7 +58,7 @@ pub struct DeviceReport {
     pub reset: Option<String>,
     /// The number of connections that are refused in this epoch.
     pub refused: usize,
-    /// The number of refused connections that the device has not acknowledged.
+    /// The number of connections whose refusal the device has not acknowledged.
     pub untold: usize,
     /// True if the store was restored from a backup in the present epoch. The server then gives no numbers to new
     /// connections until the next epoch begins.
@@ -120,7 +121,8 @@ pub(super) struct Device {
     pub(super) name: String,
     /// A lock that is held while a task changes the device's row in the store.
     pub(super) changing: tokio::sync::Mutex<()>,
-    /// The signal that there is more work for the device. An open session with the device waits for it.
+    /// The signal that there is more work for the device. A conversation whose session with the device is still open
+    /// waits for this signal.
     pub(super) wanted: Notify,
     state: Mutex<InMemory>,
 }
@@ -223,9 +225,9 @@ impl InMemory {
         (self.known, self.tag, self.tag_before, self.is_stale) = (known, tag, tag_before, false);
     }
 
-    /// Records that a backup was restored in the present epoch. The restore skips numbers of connections, and the
-    /// revocations that were made after the backup are lost. So the next epoch is due, and no connection of the
-    /// previous epoch continues.
+    /// Records that a backup was restored in the present epoch. The restore increased the counters of the connection
+    /// numbers, and the revocations that were made after the backup are lost. So the next epoch is due, and no
+    /// connection of the previous epoch continues.
     pub(super) fn is_restored(&mut self) {
         self.restored = true;
         end_restored(&mut self.known);
@@ -254,7 +256,8 @@ impl InMemory {
         tag.and_then(|tag| self.refused.get(&tag)).is_some_and(|refused| refused.contains_key(&number))
     }
 
-    /// Returns the connections of the present epoch that the device must refuse and has not acknowledged.
+    /// Returns the numbers of the connections of the present epoch that the device must refuse and whose refusal it has
+    /// not acknowledged.
     pub(super) fn untold(&self) -> Vec<u32> {
         let refused = self.tag.and_then(|tag| self.refused.get(&tag));
         refused.into_iter().flatten().filter(|(_, told)| !**told).map(|(number, _)| *number).collect()
@@ -267,9 +270,9 @@ impl InMemory {
     }
 
     /// Records that all refused connections of the present epoch must be sent to the device again. The rows in the
-    /// store do not change, so they still contain the acknowledgements. If the server restarts before the device has
-    /// acknowledged the refusals again, the server again notices that the device refuses fewer connections than it
-    /// acknowledged.
+    /// store do not change, so they still contain the acknowledgements. So if the server restarts before the device has
+    /// acknowledged the refusals once more, the restarted server notices by itself that the device refuses fewer
+    /// connections than it acknowledged.
     pub(super) fn is_forgotten(&mut self) {
         let refused = self.tag.and_then(|tag| self.refused.get_mut(&tag));
         refused.into_iter().flatten().for_each(|(_, told)| *told = false);
@@ -298,7 +301,7 @@ impl InMemory {
     }
 
     /// Remembers a peer that returned with a ticket. If [`MOST_RETURNING`] peers are already remembered, forgets the
-    /// oldest one. This peer must then authenticate itself again.
+    /// peer that returned first. The forgotten peer must then authenticate itself again.
     pub(super) fn returns(&mut self, kept: Kept, master: &Secret<MASTER_LEN>) {
         let Kept { old, since, expires } = kept;
         // The server asks twice in one handshake.
@@ -311,7 +314,8 @@ impl InMemory {
         self.returning.push_back(Returning { old, master, since, expires });
     }
 
-    /// Removes and returns the content of the ticket with which the peer of this session returned.
+    /// Removes and returns the content of the ticket with which a peer returned. `old` is the connection of the peer's
+    /// ticket, and `master` is the master secret of the peer's session.
     pub(super) fn take_returning(&mut self, old: Connection, master: &Secret<MASTER_LEN>) -> Option<Kept> {
         let is_it = |returning: &Returning| returning.old == old && same(returning.master.expose(), master.expose());
         let at = self.returning.iter().position(is_it)?;

@@ -1,9 +1,9 @@
-//! The numbers of the connections of an epoch, which the server reserves in blocks.
+//! The numbers of the connections of an epoch. The server reserves these numbers in blocks.
 //!
 //! Each number is used for at most one connection. One half of the numbers is for peers that authenticate themselves.
 //! The other half is for peers that return with a ticket of the previous epoch. An attacker that returns many times
-//! with a copied ticket uses only numbers of the second half. Only the first half can force an epoch to end, when all
-//! its numbers are used.
+//! with a copied ticket uses only numbers of the second half. The next epoch must begin when all numbers of the first
+//! half are used. The use of all numbers of the second half has no such effect.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,9 +20,9 @@ const LOW: usize = 96;
 /// The purpose of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// A peer that authenticated itself.
+    /// The number is for the connection of a peer that authenticated itself.
     New,
-    /// A peer that returned with a ticket of the previous epoch.
+    /// The number is for the connection of a peer that returned with a ticket of the previous epoch.
     Again,
 }
 
@@ -54,9 +54,9 @@ impl Purpose {
     }
 }
 
-/// The counter of a new epoch, for one purpose: no number is reserved yet. The restore of a backup increases a counter
-/// by at least its pace. This pace is above [`EACH`], so a restored counter is above [`EACH`]. Reservations never
-/// increase the counter above [`EACH`].
+/// The counter of the numbers for one purpose in a new epoch, before any number is reserved. The restore of a backup
+/// increases a counter by at least the value `pace`. This value is above [`EACH`], so a restored counter is above
+/// [`EACH`]. Reservations never increase the counter above [`EACH`].
 pub(super) const UNUSED: Number = Number { next: 0, pace: EACH as u64 + 1 };
 
 /// Returns true if the restore of a backup has increased the counter. The store then does not know which numbers were

@@ -1,5 +1,6 @@
-//! Sessions between a device and a server elsewhere. The server of the device performs the handshake with certificates,
-//! and sends the session to the device, which resumes it at the server elsewhere.
+//! Sessions between a device and a remote server. The server of the device performs the handshake with the remote
+//! server, with certificates. It then sends the session to the device, and the device resumes the session at the remote
+//! server.
 
 use super::connection::{Carrier, ConnectionId};
 use super::conversation::LONGEST_HANDLE;

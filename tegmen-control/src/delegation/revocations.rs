@@ -15,8 +15,8 @@ use tegmen_store::{Store, Transaction};
 /// The effects of a revocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Revoked {
-    /// The connections that are revoked: the connection that the operator named, and the connection of the previous
-    /// epoch that it replaced. Also the connections of the present epoch that replace one of these two.
+    /// The connections that are revoked: the connection that the operator named, the connection of the previous epoch
+    /// that the named connection replaced, and each connection of the present epoch that replaces one of these two.
     pub connections: Vec<ConnectionId>,
     /// True if the device gets the revocation only with the next epoch.
     pub by_reset: bool,
@@ -25,17 +25,17 @@ pub struct Revoked {
 /// The connections that one revocation concerns.
 struct Family {
     refused: BTreeSet<(u16, Tag, u32)>,
-    /// True if the revocation may have to cover further connections that the store does not show, because a server was
-    /// killed after it gave a connection to a peer and before it wrote the row.
+    /// True if the revocation may have to cover further connections that have no row in the store. Such a connection
+    /// exists if a server was killed after it gave the connection to a peer and before it wrote the row.
     is_uncertain: bool,
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Revokes a connection. If it replaced a connection of the previous epoch, the replaced connection is revoked too.
-    /// All connections of the present epoch that replace a revoked connection are also revoked. The revocation is
-    /// durable when this function returns. From then on the server opens no ticket of these connections. The device
-    /// receives the revocation when the server next contacts it. If the device's list of refused connections is full,
-    /// the next epoch begins at that time.
+    /// Revokes a connection. If this connection replaced a connection of the previous epoch, the replaced connection is
+    /// revoked too. All connections of the present epoch that replace a revoked connection are also revoked. The
+    /// revocation is durable when this function returns. From then on the server opens no ticket of these connections.
+    /// The device receives the revocation when the server next contacts it. If the device's list of refused connections
+    /// is full, the next epoch begins at that time.
     ///
     /// A number that was [reserved and has no row](Self::unaccounted) can be revoked too. If this number is reserved
     /// for a peer that returns with a ticket, the server does not know which connection of the previous epoch was
@@ -146,7 +146,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(family)
     }
 
-    /// Returns the connections of the present epoch that the device must refuse and has not
+    /// Returns the connections of the present epoch that the device must refuse and whose refusal it has not
     /// [acknowledged](Self::refused_by_device).
     ///
     /// # Errors

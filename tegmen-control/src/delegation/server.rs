@@ -75,8 +75,8 @@ impl<S: Store> Delegations<S> {
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Loads the devices as [`Self::open`] does, with another cryptographic provider and another clock. The clock
-    /// returns seconds since 1970.
+    /// Loads the devices as [`Self::open`] does, with the cryptographic provider `crypto` and the clock `clock`. The
+    /// clock returns seconds since 1970.
     ///
     /// # Errors
     /// The errors of [`Self::open`].

@@ -1,4 +1,4 @@
-//! Registers a server at a resource directory elsewhere, and renews the registration (RFC 9176, section 5).
+//! Registers a server at the resource directory of another host, and renews the registration (RFC 9176, section 5).
 
 use super::LINK_FORMAT;
 use super::links::{self, Attribute, Link, Value};
@@ -59,8 +59,8 @@ pub enum RegistrationEvent<'e> {
 }
 
 impl Registering {
-    /// Registers the links that `listed` returns, and renews the registration. Registers again when the links change.
-    /// Never returns.
+    /// Registers links to the paths that `listed` returns, and renews the registration. Registers again when the links
+    /// change. Never returns.
     pub async fn run(&self, listed: impl Fn() -> Vec<ListedPath>, report: impl Fn(RegistrationEvent<'_>)) {
         let (mut registered, mut pause) = (None, MIN_PAUSE);
         loop {

@@ -50,7 +50,8 @@ pub struct Registrant<'r> {
     pub name: Option<&'r str>,
     /// The address from which the request came.
     pub address: SocketAddr,
-    /// True if the request arrived in a DTLS session. The scheme of the endpoint is then `coaps`, and otherwise `coap`.
+    /// True if the request arrived in a DTLS session. The base URI of the endpoint then has the scheme `coaps`, and
+    /// otherwise `coap`.
     pub is_secure: bool,
     /// True if the sender is a commissioning tool, which may register other endpoints with any base URI.
     pub is_tool: bool,

@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of bytes of the name of a group.
 const MAX_NAME: usize = 64;
 
-/// A group as its operator sees it. It contains no secret.
+/// A report about a group, for the operator of the group. The report contains no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The configuration, which never changes.
@@ -73,8 +73,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns up to three texts about the group `name`: that few epochs are left, that the group has the maximum
-    /// number of members, and that all SenderIDs are in use. Each text also names what the operator has to do next.
+    /// Returns a text for each of these states that the group `name` is in: few epochs are left; the group has the
+    /// maximum number of members; all SenderIDs are in use. Each text also names what the operator has to do next.
     pub fn lacks(&self, name: &str) -> Vec<String> {
         let space = 1_usize << self.config.levels.min(MAX_LEVELS);
         let full = || Refused::Full.to_string();
@@ -159,7 +159,7 @@ impl<S: Store> Controller<S> {
 }
 
 impl<S: Store, C: Crypto> Controller<S, C> {
-    /// Makes a controller as [`Self::new`] does, with another cryptographic provider.
+    /// Makes a controller as [`Self::new`] does, with the cryptographic provider `crypto`.
     pub fn with(store: S, signer: Option<Arc<dyn Signer>>, crypto: C) -> Self {
         Self { store, signer, crypto: Mutex::new(crypto), groups: Mutex::default(), outbox: None }
     }
@@ -173,8 +173,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     }
 
     /// Waits until all messages of the change that began `epoch` were sent once, but at most for [`PATIENCE`]. The
-    /// server waits before it gives a new member its keys, so the other members know the epoch before the new member
-    /// uses it.
+    /// server of the controller calls this function before it gives a new member its keys. So the other members know
+    /// the epoch before the new member uses the epoch.
     pub(super) async fn first_sent(&self, group: &str, epoch: u16) {
         if let Some(outbox) = &self.outbox {
             let _ = tokio::time::timeout(PATIENCE, outbox.first_sent(group, epoch)).await;
@@ -296,8 +296,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self.change(group, |group, _| Ok(Step { change: Some(group.tree.rekey()?), ..Step::default() })).await
     }
 
-    /// Begins the next epoch with the same members if the current epoch has lasted for the time `age`. Otherwise
-    /// returns `None`.
+    /// Begins the next epoch with the same members if the current epoch has lasted for the time `age` or longer.
+    /// Otherwise returns `None`.
     ///
     /// # Errors
     /// The errors of [`Self::admit`].
@@ -355,7 +355,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Err(GroupError::Changed(group.to_owned()))
     }
 
-    /// Removes the SenderID of a controller that has ended. The next epoch begins.
+    /// Removes the SenderID of the controller `replica`, which sends no further requests to the group. The next epoch
+    /// begins.
     ///
     /// # Errors
     /// The errors of [`Self::admit`].
@@ -826,7 +827,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
 }
 
 /// A change whose transaction was sent to the store, and whose result is not known yet. The change may be durable. If
-/// this value is dropped before the result is known, the outbox makes the messages again from the rows.
+/// this value is dropped before the result is known, the messages of the last change are made again from the rows of
+/// the group in the store.
 struct Unheard<'a>(Option<(&'a Outbox, &'a str)>);
 
 impl Drop for Unheard<'_> {

@@ -1,4 +1,4 @@
-//! Changes of groups, for an operator who watches them.
+//! Events for an operator who watches the changes of groups.
 
 use super::config::GroupConfig;
 use super::members::Member;

@@ -60,7 +60,7 @@ pub struct Outbox(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// The signal that the next work of the queue may have changed.
+    /// The signal that the queue has changed, so that [`Outbox::next`] may return other work.
     changed: Notify,
     epochs: AtomicU64,
     messages: AtomicU64,

@@ -13,8 +13,9 @@ const PARTS: u32 = 8;
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Begins an epoch in each group whose present epoch has lasted for `period`. It does not matter if another controller
-/// of the store began the old epoch, or if the old epoch began before a restart. Runs until the future is dropped.
+/// Begins an epoch in each group whose present epoch has lasted for `period` or longer. It does not matter if another
+/// controller of the store began the old epoch, or if the old epoch began before a restart. Runs until the future is
+/// dropped.
 ///
 /// Events of the crate `tracing` report groups whose epoch cannot be replaced.
 pub async fn rekey_periodically<S: Store, C: Crypto>(controller: &Controller<S, C>, period: Duration) {
@@ -35,8 +36,8 @@ pub async fn rekey_periodically<S: Store, C: Crypto>(controller: &Controller<S, 
     }
 }
 
-/// Begins an epoch in the group if its epoch has lasted for `period`. `refused` are the groups whose failure was
-/// already reported.
+/// Begins an epoch in the group if its present epoch has lasted for `period` or longer. `refused` are the groups whose
+/// failure was already reported.
 async fn rekey<S: Store, C: Crypto>(
     controller: &Controller<S, C>,
     group: &str,

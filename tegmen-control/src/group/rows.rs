@@ -116,7 +116,8 @@ pub(super) struct Begun {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HeadRecord {
-    /// The name of the group, so that a program that reads changes needs no other row.
+    /// The name of the group. So a program that reads the changes of the store finds the name in this row, and needs no
+    /// other row.
     name: String,
     config: GroupConfig,
     epoch: u16,

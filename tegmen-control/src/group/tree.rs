@@ -1,5 +1,5 @@
-//! The key tree of a group: a binary tree of secrets, whose leaves belong to the members. Also the messages that
-//! replace secrets.
+//! The key tree of a group: a binary tree of secrets. Each leaf of the tree can belong to a member. This module also
+//! makes the messages that replace secrets.
 
 use super::GroupIdentity;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,8 +29,8 @@ pub struct KeyTree {
     /// The leaves of members that do not check signatures.
     pairwise: BTreeSet<u32>,
     epoch: u16,
-    /// The leaves whose paths got new secrets in the last change, in the order of the change. A path has all nodes from
-    /// a leaf to the root. A node on several paths has the secret that the last of these paths gave it.
+    /// The leaves whose paths got new secrets in the last change, in the order in which the paths got them. A path has
+    /// all nodes from a leaf to the root. A node on several paths has the secret that the last of these paths gave it.
     changed: Vec<u32>,
     /// The elements of the hash chain, beginning with the element of epoch 0.
     chain: Vec<[u8; DIGEST_LEN]>,
@@ -159,7 +159,8 @@ impl KeyTree {
         Self { group, levels, nodes, free, unused: 1 << levels, pairwise, epoch: 1, changed: Vec::new(), chain, seed }
     }
 
-    /// Puts a member at a leaf. Nodes above the leaf that have no secret get their first secret.
+    /// Puts a member at a leaf. The leaf and the nodes above it get their first secrets, except the nodes that already
+    /// have a secret.
     pub(super) fn occupy<C: Crypto>(&mut self, leaf: u32, checks_signatures: bool) {
         for node in path(leaf) {
             if self.nodes.contains_key(&node) {
@@ -414,7 +415,8 @@ impl KeyTree {
         if usize::from(next) < self.chain.len() { Ok(next) } else { Err(Refused::LastEpoch) }
     }
 
-    /// Makes the path of an eviction: new secrets for all nodes above the leaf that still have a member below them.
+    /// Makes the path of an eviction. A node above the leaf gets a new secret if another member is still below this
+    /// node.
     fn vacate<C: Crypto>(&self, crypto: &mut C, leaf: u32) -> Path {
         let mut is_below = false;
         let mut nodes = vec![(leaf, None)];

@@ -45,7 +45,8 @@ impl Tokens {
         }
     }
 
-    /// Ends expired tokens. Notifies the observers whose token has expired: they receive 4.01. Call it each second.
+    /// Ends expired tokens. Notifies the observers whose token has expired: they receive 4.01. The caller must call
+    /// this function once a second.
     pub fn every_second(&self, notifier: &Notifier) {
         for (principal, rights) in self.expire(now()) {
             for right in &rights.0 {

@@ -1,6 +1,6 @@
-//! Grants of the keys of sessions, in a store that the server does not share. A thread takes all waiting session
-//! identities, makes them durable in one commit, and then writes their lines into the audit log. After this, the thread
-//! does the same for the identities that arrived meanwhile.
+//! Makes the grants of session keys durable, if the server does not share its store with other servers. A thread takes
+//! all waiting session identities, makes them durable in one commit, and then writes their lines into the audit log.
+//! After this, the thread does the same for the identities that arrived meanwhile.
 
 use crate::audit::{AuditLog, NotWritten, Record, Records, Then};
 use crate::state::{AcceptedSession, ManySessions, State};

@@ -1,4 +1,4 @@
-//! Devices that were disabled or removed, for services that have given keys to these devices.
+//! Reports the devices that were disabled or removed. A service that has given keys to devices needs these reports.
 
 use super::{State, StateFault, read_device, rows};
 use crate::state::Happened;

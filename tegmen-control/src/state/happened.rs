@@ -1,4 +1,4 @@
-//! Changes of rows, for an operator who watches them.
+//! Events for an operator who watches the changes of the state.
 
 use super::device::{Device, Known};
 use super::rows::{self, AcceptedSession, PolicyHead, Revocation, Row};

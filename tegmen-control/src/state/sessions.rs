@@ -77,8 +77,9 @@ impl ManySessions {
 }
 
 impl<S: Store> State<S> {
-    /// Returns the lease for another row of session identities. If the present lease is too old, or equals `ended`,
-    /// asks the store for another lease. `now` is in seconds since 1970.
+    /// Returns the lease for another row of session identities. Asks the store for another lease if the present lease
+    /// is older than [`LEASE_AGE`], if its number of rows reaches [`LEASE_ROWS`], or if it is the lease `ended`, which
+    /// the store no longer has. `now` is in seconds since 1970.
     pub(super) async fn session_lease(&self, now: u64, ended: Option<LeaseId>) -> Result<LeaseId, StoreError> {
         {
             let mut current = self.session_rows.lease();
@@ -105,8 +106,8 @@ impl<S: Store> State<S> {
         !self.store.is_shared()
     }
 
-    /// Records that a session identity is about to be written to a store that this server does not share. This succeeds
-    /// only once for an identity.
+    /// Records that a session identity is about to be written to a store that this server does not share. Only one call
+    /// succeeds for each identity.
     ///
     /// # Errors
     /// [`StateError::SessionUsed`] if the identity is in the store, or is about to be written.

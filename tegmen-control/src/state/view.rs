@@ -197,7 +197,7 @@ impl View {
         }
     }
 
-    /// Records that a session identity is about to be written to the store. This succeeds once for an identity.
+    /// Records that a session identity is about to be written to the store. Only one call succeeds for each identity.
     ///
     /// # Errors
     /// [`StateError::SessionUsed`] if the identity is in the store, or is about to be written.
@@ -356,7 +356,8 @@ impl View {
         self.accepted.take_back(identity);
     }
 
-    /// Returns the time until which an identity that is accepted now is remembered, in seconds since 1970.
+    /// Returns the time until which the server remembers a session identity that it accepts at `now`. The returned time
+    /// is in seconds since 1970.
     pub fn session_until(&self, now: Instant) -> u64 {
         now.after(self.accepted.lifetime()).as_micros().div_ceil(1_000_000)
     }

@@ -93,8 +93,8 @@ impl World {
         Some(())
     }
 
-    /// Checks that the server opens no ticket of a revoked connection. Also checks that the device has to refuse the
-    /// connection if its epoch is the present one.
+    /// Checks that the server opens no ticket of a revoked connection. Also checks that the server lists each revoked
+    /// connection of the present epoch as a connection that the device must refuse.
     fn check(&self, server: &Store) {
         let epoch = server.show(LAMP).map_or(0, |report| report.epoch);
         for (id, ticket) in &self.revoked {

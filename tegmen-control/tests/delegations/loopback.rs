@@ -1,5 +1,5 @@
-//! A device at a UDP socket. It runs the crate `tegmen-delegation` on an endpoint of the core, in the same way as a
-//! mote. The durable memory of the device survives a restart.
+//! A device at a UDP socket. It runs the crate `tegmen-delegation` on an endpoint of the crate `tegmen`, in the same
+//! way as a mote. The durable memory of the device survives a restart.
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -26,7 +26,7 @@ use tegmen_tickets::TicketKey;
 /// longer.
 pub(crate) const PLACES: usize = 4;
 
-/// Maximum number of bytes of a ticket of another server that the device stores.
+/// Maximum number of bytes of a ticket that another server has issued and that the device stores.
 const HANDLE: usize = 256;
 
 /// The durable memory of a device.
@@ -173,7 +173,7 @@ impl Unprovisioned {
         self.0.local_addr().unwrap()
     }
 
-    /// Gives the device its device key, in the place of its operator, and starts it.
+    /// Gives the device its device key, as an operator does outside of tests, and starts the device.
     pub(crate) fn provision(self, key: &Secret<32>) -> LiveDevice {
         let epoch = Epoch::first(DeviceKey(Secret::new(*key.expose())));
         let disk = Disk(Arc::new(Mutex::new(Kept { epoch, refused: Vec::new() })));

@@ -13,8 +13,8 @@ use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 
 /// A member with a fault: it accepts each message that begins an epoch and whose tag is right under the secret of the
-/// tree's root. All members have this secret. The members in the paper have the same fault, because only a key of the
-/// whole group protects some of their messages.
+/// tree's root. All members have this secret. The members in the paper about Axiom have the same fault, because some
+/// rekey messages of the paper are protected only by a key that the whole group has.
 struct Trusting {
     group: [u8; 16],
     root: [u8; 16],

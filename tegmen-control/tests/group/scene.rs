@@ -1,6 +1,6 @@
-//! A controller, its devices, and a network that an attacker controls. The attacker has each message that was ever
-//! sent. It can deliver a message to any device, at any time, any number of times, or never. The controller and the
-//! devices run the code of the real core.
+//! A scene: a controller, its devices, and a network that an attacker controls. The attacker has each message that was
+//! ever sent. It can deliver a message to any device, at any time, any number of times, or never. The controller and
+//! the devices run the real code of Tegmen, and not a model of this code.
 //!
 //! Each device keeps a history of the events that changed it. Two scenes with the same histories are in the same state,
 //! because the random bytes of a device do not depend on other devices.
@@ -70,7 +70,8 @@ pub(crate) enum Action {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Violation(pub(crate) String);
 
-/// The result of an action: true if the action has changed a device or the controller, or the check that failed.
+/// The result of an action. The value is true if the action has changed a device or the controller. The error is the
+/// check that failed.
 pub(crate) type Acted = Result<bool, Violation>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -290,8 +291,8 @@ impl Scene {
         Ok(changed)
     }
 
-    /// Applies a change of the key tree, and sends its rekey messages. `code` is the event in the history of the
-    /// controller.
+    /// Applies a change of the key tree, and sends its rekey messages. `code` is the code of this event, which is added
+    /// to the history of the controller: see [`event`].
     fn change(&mut self, change: Change, code: u32) -> bool {
         self.tree.apply(change);
         let signer = self.signer.as_deref().map(|signer| signer as &dyn Signer);
@@ -551,9 +552,10 @@ impl Scene {
     }
 
     /// Opens a record at the device `who`. Without `from` the record is a request; otherwise it is a response of the
-    /// device `from`. Returns `None` if the device refuses the record. Otherwise returns the SenderID of a request, and
-    /// the content. The content has an [`Unverified`] if the record may be a replay. In place of the content there is
-    /// an error if the device reports a clash.
+    /// device `from`. Returns `None` if the device refuses the record. Otherwise returns two values. The first one is
+    /// the SenderID of a request; `None` for a response. The second one is the content, with an [`Unverified`] if the
+    /// record may be a replay. The second value is an error if the device reports a clash: two members use the same
+    /// number for different records.
     #[expect(clippy::type_complexity, reason = "it is used once")]
     fn hear(
         &mut self,

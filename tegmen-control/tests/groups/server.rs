@@ -155,7 +155,8 @@ pub(crate) fn admitted(response: &Response) -> (GroupKeys, String) {
     (GroupKeys::parse(&response.payload).unwrap(), path)
 }
 
-/// Makes a member from its parameters, which can send and receive at once. Returns its keys and the member.
+/// Makes a member from its parameters. The member can send and receive at once. Returns the keys of the member, and the
+/// member.
 fn member(crypto: &mut HostCrypto, keys: &GroupKeys) -> (KeyPath<8>, Member<4, 4>) {
     let path = KeyPath::new(&keys.admission()).unwrap();
     let master = path.master_secret::<HostCrypto>();

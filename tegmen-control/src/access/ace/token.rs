@@ -56,8 +56,8 @@ impl Profile {
     pub const COAP_EDHOC_OSCORE: Self = Self(4);
 }
 
-/// The information on a token that the client receives in the response, if the server has uploaded the token to the
-/// resource server (draft-ietf-ace-workflow-and-params-04, section 3.1).
+/// The part of the response that identifies the token: the token itself, its hash, or neither. The client chooses this
+/// part if the server uploads the token to the resource server (draft-ietf-ace-workflow-and-params-04, section 3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Returned {
     /// Neither the token nor its hash.
@@ -104,8 +104,8 @@ pub struct TokenRequest {
     /// The nonce from the creation hints of the resource server. With it, the resource server can verify that a token
     /// is fresh.
     pub cnonce: Option<Vec<u8>>,
-    /// The information on the token that the client wants in the response, if it asks the server to upload the token to
-    /// the resource server. `None` if the client asks for no upload.
+    /// `None` if the client does not ask for an upload. Otherwise the client asks the server to upload the token to the
+    /// resource server, and the value is the part of the response that identifies the token.
     pub upload: Option<Returned>,
     /// The bytes that the server sends to the resource server in the upload, together with the token.
     pub to_rs: Option<Vec<u8>>,

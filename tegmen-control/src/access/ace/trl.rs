@@ -90,8 +90,8 @@ pub enum Answer {
         updates: Vec<Update>,
         /// The index of the latest of these updates, which a later query sends as its cursor.
         cursor: Option<Cursor>,
-        /// True if further updates follow this index. With [`Cursor::Null`], true means that updates are lost, so the
-        /// requester needs the whole list.
+        /// True if further updates follow the index in `cursor`. If `cursor` is [`Cursor::Null`], true means that
+        /// updates are lost, so the requester needs the whole list.
         more: Option<bool>,
     },
 }

@@ -1,6 +1,7 @@
-//! The upload of a token to a publisher by the access control server (draft-ietf-ace-workflow-and-params-04). Also the
-//! request of a subscriber to a publisher to open the session with this subscriber (T. Kothmayr and others, "A DTLS
-//! Based End-To-End Security Architecture for the Internet of Things with Two-Way Authentication", section IV).
+//! The message with which the access control server uploads a token to a publisher
+//! (draft-ietf-ace-workflow-and-params-04). This module also has the request with which a subscriber asks a publisher
+//! to open the session (T. Kothmayr and others, "A DTLS Based End-To-End Security Architecture for the Internet of
+//! Things with Two-Way Authentication", section IV).
 
 use minicbor::Decoder;
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,5 @@
-//! Tests of decisions, and of attacks that succeed in paper mode or on a faulty server, and fail with the default
-//! settings.
+//! Tests of decisions, and of attacks. The attacks succeed on a faulty server or with [`Mode::Paper`], and fail with
+//! the default settings.
 
 mod attacks;
 

@@ -44,13 +44,14 @@ pub struct Diff {
     /// Rules that only the new policy has.
     pub added: Vec<String>,
     /// Requests on which the policies decide differently. The comparison tries the parties of the tests, the parties
-    /// that the caller names, and examples. There is an example for each pattern of a changed rule, alone and together
-    /// with each other pattern of both policies. An example is the name `example`, or it is `example` after the fixed
-    /// part of a pattern with `*`. If an example has several tags, and the same requests differ without one of the
-    /// tags, the example is left out.
+    /// that the caller names, and examples. Each pattern of a changed rule gives several examples: a party that matches
+    /// this pattern, and parties that also match one other pattern of the two policies. If a pattern ends with `*`, the
+    /// word `example` replaces the `*`. A party that is known only by its tags has the name `example`. If the policies
+    /// decide differently on the same requests for an example without one of its tags, the example with this tag is
+    /// left out.
     pub changes: Vec<Change>,
     /// True if all requests of the comparison were decided. False if the comparison ended after [`MAX_QUESTIONS`]
-    /// requests, and others remained.
+    /// requests, before all requests were decided.
     pub complete: bool,
 }
 
@@ -157,8 +158,9 @@ impl<'p> Comparison<'p> {
         (found.map(|(place, methods)| (place.clone(), *methods)).map(change).collect(), complete)
     }
 
-    /// Returns true if an example has a tag that makes no difference: the same requests also differ for the same
-    /// example without this tag. `place` is the example, and `methods` are the methods of the requests.
+    /// Returns true if a difference was also found for the same example without one of its tags. `place` has the
+    /// parties and the path of the difference, and `methods` has its methods. The parties that the caller or a test
+    /// names are no examples, and do not count.
     fn is_repeated(&self, place: &Place, methods: u8, found: &BTreeMap<Place, u8>) -> bool {
         let (subject, publisher, path, after) = place;
         let known = |one: &OwnedParty| self.parties.contains(one);

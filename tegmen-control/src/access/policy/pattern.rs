@@ -105,8 +105,8 @@ impl fmt::Display for Party<'_> {
     }
 }
 
-/// A word of a rule that names parties: a name or `tag:TAG`. With a `*` at the end, it matches all names or tags that
-/// begin with the word.
+/// A word with which a rule names parties: a name or `tag:TAG`. A word with a `*` at its end matches all names or tags
+/// that begin with the text before the `*`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Pattern {
     /// True if the text is compared with tags, false if it is compared with the name.
@@ -143,8 +143,10 @@ impl Pattern {
         }
     }
 
-    /// Returns an example of a party that the pattern matches. The party has either only a name or only one tag, with
-    /// the text of the pattern. For a pattern with `*`, the word `example` follows the text.
+    /// Returns an example of a party that the pattern matches. If the pattern is compared with the name, the party has
+    /// the text of the pattern as its name, and no tags. If the pattern is compared with tags, the party has the name
+    /// `example`, and one tag with the text of the pattern. If the pattern ends with `*`, the word `example` follows
+    /// the text.
     pub(super) fn example(&self) -> OwnedParty {
         let word = if self.prefix { format!("{}example", self.text) } else { self.text.clone() };
         match self.tag {

@@ -48,7 +48,7 @@ struct Entry {
     until: Instant,
     /// The hash of the access token of the session; `None` if the session has no access token.
     token: Option<Box<[u8]>>,
-    /// True if a store has the identity, or is about to write it: see [`Accepted::bind`].
+    /// True if the identity is in a store, or is about to be written to a store: see [`Accepted::bind`].
     is_bound: bool,
     /// True if [`Accepted::take_back`] removed the identity. The entry then waits for its expiry, but the hash table no
     /// longer has it.
@@ -129,7 +129,7 @@ impl Accepted {
         }
     }
 
-    /// Accepts an identity for this subscriber. This succeeds only once for an identity.
+    /// Accepts an identity for this subscriber. Only one call succeeds for each identity.
     ///
     /// # Errors
     /// [`NotAccepted`] with the reason.
@@ -147,8 +147,9 @@ impl Accepted {
         Ok(())
     }
 
-    /// Records that an identity is about to be written to the store for this subscriber. This succeeds only once for an
-    /// identity. If the table does not have the identity yet, it adds the identity, and remembers it until `until`.
+    /// Records that an identity is about to be written to the store for this subscriber. Only one call succeeds for
+    /// each identity. If the table does not have the identity yet, it adds the identity, and remembers it until
+    /// `until`.
     ///
     /// # Errors
     /// [`NotAccepted::Used`] or [`NotAccepted::OfAnother`] if the store has the identity, or is about to write it.
@@ -192,9 +193,9 @@ impl Accepted {
         }
     }
 
-    /// Adds an identity that a store contains, and remembers it until `until`. This ignores the limits, because a
-    /// missing identity would be accepted again. Identities that are loaded together must be passed in the order in
-    /// which they expire.
+    /// Adds an identity that a store contains, and remembers it until `until`. This function ignores the limits,
+    /// because an identity that is missing in the table would be accepted again. Identities that are loaded together
+    /// must be passed in the order in which they expire.
     pub fn remember(
         &mut self,
         identity: SessionIdentity<'_>,
