@@ -1,5 +1,5 @@
-//! The agent of a subscriber. It gives the keys of publishers to the programs of one user of this machine, over a Unix
-//! socket.
+//! The agent of a subscriber. The agent gives the keys of sessions with publishers to the programs of one user of this
+//! machine, over a Unix socket.
 //!
 //! A program with another DTLS stack asks the agent instead of the access control server. The program opens a
 //! connection, sends one line and reads one line. Then the agent closes the connection.

@@ -75,7 +75,7 @@ pub enum Refusal {
     /// The token is on the list of revoked tokens.
     #[error("the token is revoked")]
     Revoked,
-    /// The token does not update the rights of the Security Context that protects its request.
+    /// The token does not update the rights of the Security Context that protects the request with the token.
     #[error(
         "the token does not update the rights of the context that protects the request, or is older than the one before"
     )]

@@ -42,8 +42,9 @@ pub const TOKEN: &str = "token";
 /// The path of the revocation list, without the first slash.
 pub const REVOKED: &str = "revoke/trl";
 
-/// Notifies devices that observe the revocation list when the list changes for them. Make this value before the state,
-/// and pass the events of the state to [`Self::take`]. Then pass the value to the [`AccessServer`].
+/// The notifications of the devices that observe the revocation list. A device is notified when the part of the list
+/// that concerns this device changes. Make this value before the state, and pass the events of the state to
+/// [`Self::take`]. Then pass the value to the [`AccessServer`].
 #[derive(Clone, Default)]
 pub struct Revocations(Arc<Mutex<Option<Observed>>>);
 

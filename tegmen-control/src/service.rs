@@ -282,8 +282,9 @@ impl<S: Store> Service<S> {
         answer.await.unwrap_or_else(|error| later(&error))
     }
 
-    /// Records an outcome in the log. As soon as the response may be sent, passes it to `respond`, converted by `made`.
-    /// `made` runs on the calling thread, because the thread that writes the log serves all requests.
+    /// Records an outcome in the log. As soon as the response may be sent, `made` converts the response, and `respond`
+    /// receives the result. `made` runs on the calling thread, because the thread that writes the log serves all
+    /// requests.
     fn note_then<T: Send + 'static>(
         &self,
         who: String,

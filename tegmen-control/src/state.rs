@@ -190,7 +190,7 @@ pub const MAX_POLICY: usize = 15 * MAX_VALUE;
 /// Maximum number of rows that are loaded at once.
 const PAGE: usize = 1000;
 
-/// The changes of a device. If a field is `None`, the device keeps its present value.
+/// The changes that an operator makes to a device. If a field is `None`, the device keeps its present value.
 #[derive(Debug, Default)]
 pub struct Change {
     /// The device with its new credential and its new tags. The name of the device cannot change, so the name in this

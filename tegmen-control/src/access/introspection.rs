@@ -1,8 +1,9 @@
 //! Decides on a request to `/introspect`: whether a subscriber may have the key of a publisher's session.
 //!
-//! Before the call, the caller has authenticated the subscriber and read the request. After the call, the caller sends
-//! [`Outcome::reply`] to the peer, and shows [`Outcome::message`] to the operator. If the reason of a refusal depends
-//! on other devices, the response is always `{active: false}`, so that it reveals nothing about these devices.
+//! The caller of [`Introspection::answer`] has already authenticated the subscriber, and has received the request.
+//! Afterwards the caller sends [`Outcome::reply`] to the peer, and shows [`Outcome::message`] to the operator. If the
+//! reason of a refusal depends on other devices, the response is always `{active: false}`, so that it reveals nothing
+//! about these devices.
 
 use super::ace::cwt::LONG_KEY_LEN;
 use super::ace::trl::TokenHash;
@@ -91,7 +92,7 @@ pub enum Reason {
     NoIdentity,
     /// There is no such publisher on this server.
     UnknownPublisher,
-    /// The mode of the publisher is not the mode that the subscriber requests.
+    /// The [`Mode`] in which the publisher derives keys differs from the mode that the subscriber requests.
     OtherMode,
     /// The policy refuses. The decision contains the rule, if a rule decided.
     Policy(Decision),

@@ -152,8 +152,8 @@ fn upload<C: Crypto>(publisher: &Publisher<'_>, token: &[u8], connect: Option<Co
     Some(Upload { address, key, request, taken: Reply::new(Code::SERVICE_UNAVAILABLE, Default::default()) })
 }
 
-/// Returns the response to the client for the case that the publisher takes the uploaded token. `wants` is the
-/// information on the token that the client requested: the response contains the token, its hash, or neither.
+/// Returns the response to the client for the case that the publisher takes the uploaded token. The client requested in
+/// `wants` if the response contains the token, its hash, or neither.
 fn taken(response: TokenResponse, wants: Option<Returned>, hash: &[u8]) -> TokenResponse {
     let access_token = response.access_token.filter(|_| wants == Some(Returned::Token));
     let token_hash = (wants == Some(Returned::Hash)).then(|| hash.to_vec());

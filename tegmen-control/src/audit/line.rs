@@ -48,7 +48,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns a record of the refusal of a request by `who`.
+    /// Returns a record of a refused request. `who` made the request, `code` is the code of the refusal, and `request`
+    /// describes the request.
     pub(crate) fn refused(who: &str, code: &'static str, request: &str) -> Self {
         Self { kind: Kind::Refusal, who: who.to_owned(), code, message: format!("{request}: refused ({code})") }
     }

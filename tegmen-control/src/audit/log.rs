@@ -120,12 +120,14 @@ pub(crate) struct Records {
 struct Waiting {
     /// The position in the buffer after the last byte of the record.
     end: usize,
-    /// The function that receives the result once, when the line is durable or has failed.
+    /// The function that receives the result once, when the line of the record is durable, or when the write of the
+    /// line has failed.
     then: Option<Then>,
 }
 
 impl Records {
-    /// Adds a record. `then` receives the result when the line of the record is durable or has failed.
+    /// Adds a record. `then` receives the result when the line of the record is durable, or when the write of the line
+    /// has failed.
     pub(crate) fn push(&mut self, record: &Record, then: Option<Then>) {
         record.write(now(), &mut self.text);
         self.each.push(Waiting { end: self.text.len(), then });

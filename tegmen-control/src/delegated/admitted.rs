@@ -1,4 +1,4 @@
-//! The connections that resumed a session in this epoch and have not expired.
+//! The connections whose sessions were resumed in the present epoch, and that have not expired.
 
 use std::collections::HashMap;
 use tegmen_delegation::Connection;

@@ -1,4 +1,4 @@
-//! The device of the delegation: its answers to handshakes, its answers to requests of its server, and its decisions on
+//! A device with delegated sessions: its answers to handshakes and to requests of its server, and its decisions on
 //! rights.
 
 use super::admitted::{Admitted, AdmittedConnections};
@@ -52,7 +52,7 @@ pub struct DeviceSettings {
     pub key: Option<DeviceKey>,
     /// The file of the durable state, which the first start creates. The file contains secrets.
     pub state: PathBuf,
-    /// The scopes, in the same order as at the server.
+    /// The scopes of the device, in the same order as in the configuration of the device at its server.
     pub scopes: Scopes,
 }
 

@@ -1,4 +1,4 @@
-//! The sessions that a device resumes at servers elsewhere.
+//! The sessions that a device resumes at remote servers.
 
 use super::device::{DelegatedDevice, ToOpen};
 use crate::delegation::SUITE;

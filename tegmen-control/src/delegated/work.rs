@@ -11,10 +11,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 impl DelegatedDevice {
     /// Does the work of the device. It closes the sessions of connections that ended, and earlier sessions with the
-    /// device's server. It resumes sessions at servers elsewhere. In these sessions `application` answers the requests
-    /// of the peer. `sessions` are the sessions of the DTLS server that is the [endpoint](Self::configure) of the
-    /// device. The future never returns. To stop the work, the owner drops the future, which ends the sessions that the
-    /// device opened.
+    /// device's server. It resumes sessions at remote servers. In these sessions `application` answers the requests of
+    /// the peer. `sessions` are the sessions of the DTLS server that is the [endpoint](Self::configure) of the device.
+    /// The future never returns. To stop the work, the owner drops the future, which ends the sessions that the device
+    /// opened.
     pub async fn run(&self, sessions: SessionList, application: impl Application + Sync) {
         let router = Router::of(application);
         let mut opened = JoinSet::new();

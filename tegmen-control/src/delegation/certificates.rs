@@ -10,7 +10,7 @@ pub trait Certificates: Send + Sync {
     fn of(&self, device: &str) -> Option<Arc<PublicKeys>>;
 
     /// Makes the certificate of a device, or begins to make it, if the device has none or its certificate expires soon.
-    /// This may wait for a disk.
+    /// The call may wait for a disk.
     ///
     /// # Errors
     /// A text with the reason, and with what the operator has to do next.

@@ -56,7 +56,8 @@ pub(super) enum Failed {
         /// The epoch of the server.
         server: u16,
     },
-    /// The device refuses fewer connections than it acknowledged before, even after the server sent all of them again.
+    /// The device refuses fewer connections than it acknowledged before, even after the server sent all refused
+    /// connections again.
     #[error(
         "the device refuses {refused} connections, and acknowledged {acknowledged}: its memory loses revocations. Repair it; \
          `tegmen delegation reset` ends all its sessions"
@@ -308,8 +309,8 @@ impl Conversation {
         tokio::time::timeout(time, has_more).await.is_ok()
     }
 
-    /// Sends the number and the check value of an epoch to the device, and the time. Returns false if the device has
-    /// other keys for this epoch.
+    /// Sends to the device the number and the check value of an epoch, and the present time. Returns false if the
+    /// device has other keys for this epoch.
     async fn tell_epoch(&mut self, epoch: NextEpoch, time: u32) -> Result<bool, Failed> {
         let NextEpoch { number, check } = epoch;
         match self.post(&Request::Epoch { number, time, check }).await? {

@@ -56,7 +56,7 @@ pub struct DeviceReport {
     pub pending: Option<u16>,
     /// The reason why the next epoch must begin: an operator's request or another cause. `None` if no epoch is due.
     pub reset: Option<String>,
-    /// The number of connections that are refused in this epoch.
+    /// The number of connections that are refused in the present epoch.
     pub refused: usize,
     /// The number of connections whose refusal the device has not acknowledged.
     pub untold: usize,
@@ -71,7 +71,8 @@ pub struct DeviceReport {
     pub certificate: Option<CertificateReport>,
 }
 
-/// Counters since the start of the server. In a conversation, the server sends the requests that wait for a device.
+/// Counters of events since the start of the server. Some of these events are conversations. In a conversation, the
+/// server sends the requests that wait for a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DelegationCounts {
     /// The number of tickets that were sealed for peers that authenticated themselves.
@@ -146,11 +147,11 @@ pub(super) struct InMemory {
     pub(super) new: Free,
     pub(super) again: Free,
     /// The tag of the pending epoch, and the numbers of connections that this server has reserved in this epoch. `None`
-    /// if this process has made no epoch that is pending.
+    /// if no epoch is pending, or if this process did not make the pending epoch.
     pub(super) next_numbers: Option<(Tag, NextNumbers)>,
     /// True if the store was restored from a backup since the epoch began.
     pub(super) restored: bool,
-    /// True if a change of the device's row failed, so that the row in the store may differ from this copy.
+    /// True if a change of the device's row failed, so that the row in the store may differ from the row in memory.
     pub(super) is_stale: bool,
     /// True if the store may still contain rows of epochs that are no longer valid.
     pub(super) is_littered: bool,
@@ -323,7 +324,7 @@ impl InMemory {
         Some(Kept { old, since, expires })
     }
 
-    /// Adds the entries of this device to the counts.
+    /// Adds the numbers of entries of this device to `entries`.
     pub(super) fn count(&self, entries: &mut Entries) {
         let refused: usize = self.refused.values().map(BTreeMap::len).sum();
         entries.returning = entries.returning.saturating_add(self.returning.len());
@@ -332,7 +333,7 @@ impl InMemory {
         entries.littered = entries.littered.saturating_add(usize::from(self.is_littered));
     }
 
-    /// Returns the device as its operator sees it, without its certificate.
+    /// Returns the report about the device. The report does not yet contain the certificate of the device.
     pub(super) fn report(&self) -> DeviceReport {
         let Known { party, config, disabled, imprinted, reset, present, pending, before, changed, .. } = &self.known;
         DeviceReport {

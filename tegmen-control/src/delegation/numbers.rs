@@ -10,7 +10,7 @@ use std::ops::Range;
 use tegmen_delegation::MAX_TICKETS;
 use tegmen_store::store::Number;
 
-/// The number of connections for each [`Purpose`] in an epoch.
+/// The count of connection numbers for each [`Purpose`] in an epoch.
 pub(super) const EACH: u32 = MAX_TICKETS / 2;
 /// The count of numbers in a block. A server reserves one block at a time.
 const BLOCK: u32 = 256;
@@ -65,8 +65,8 @@ pub(super) const fn is_restored(number: Number) -> bool {
     number.next > EACH as u64
 }
 
-/// Reserves the next block of numbers. Returns the counter for the row, and the block; `None` if all numbers are
-/// reserved.
+/// Reserves the next block of numbers. Returns two values: the counter that the caller must write into the row, and the
+/// block. Returns `None` if all numbers are reserved.
 pub(super) fn reserve(number: Number, purpose: Purpose) -> Option<(Number, Range<u32>)> {
     let from = u32::try_from(number.next).ok().filter(|from| *from < EACH)?;
     let end = from.saturating_add(BLOCK).min(EACH);

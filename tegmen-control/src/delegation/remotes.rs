@@ -1,6 +1,6 @@
 //! Sessions between a device and a remote server. The server of the device performs the handshake with the remote
-//! server, with certificates. It then sends the session to the device, and the device resumes the session at the remote
-//! server.
+//! server, and both servers use certificates. The server of the device then sends the session to the device, and the
+//! device resumes the session at the remote server.
 
 use super::connection::{Carrier, ConnectionId};
 use super::conversation::LONGEST_HANDLE;

@@ -54,7 +54,7 @@ pub struct Delegations<S, C = HostCrypto> {
     pub(super) certificates: Option<Arc<dyn Certificates>>,
     agenda: Mutex<Agenda>,
     /// The signal that the time of the next conversation with a device has changed. The task that contacts devices
-    /// waits for it.
+    /// waits for this signal.
     pub(super) speak: Notify,
     counts: Mutex<DelegationCounts>,
     /// The revoked certificates. Each is named by its peer and its expiry time, in seconds since 1970.

@@ -16,8 +16,8 @@ use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 const EVERY: Duration = Duration::from_secs(10);
 /// The time after which the server checks again if certificates expire soon.
 const PREPARE_EVERY: Duration = Duration::from_secs(6 * 3600);
-/// The time for which the row of a connection waits for further rows. No caller waits for this row, and one commit
-/// costs the same for one row and for many.
+/// The time for which the row of a connection waits for further rows. The wait saves time, because one commit costs the
+/// same for one row and for many. No caller waits for the row.
 const GATHERING: Duration = Duration::from_millis(50);
 /// The pause after a failure of the store.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -172,7 +172,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         failed
     }
 
-    /// Makes the certificate of a device, if the server has certificates.
+    /// Makes the certificate of a device, if the server has a source of certificates.
     ///
     /// # Errors
     /// [`DelegationError::Certificate`].

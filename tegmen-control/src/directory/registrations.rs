@@ -214,7 +214,8 @@ pub struct Directory {
     bounds: DirectoryBounds,
     registrations: BTreeMap<u64, Registration>,
     by_name: HashMap<Name, u64>,
-    /// The owners of names, including names whose registration has ended (RFC 9176, section 7.5).
+    /// The identity that owns each name of an endpoint. A name has an owner even after the registration of the endpoint
+    /// has ended (RFC 9176, section 7.5).
     owners: HashMap<Name, Arc<str>>,
     /// The number of bytes of the links of all registrations.
     bytes: usize,

@@ -148,8 +148,8 @@ struct Place {
 }
 
 impl<S: Store> Controller<S> {
-    /// Makes a controller for the groups in `store`. `signer` has the key on secp256r1 that signs rekey messages.
-    /// Without a signer, each member gets separate rekey messages.
+    /// Makes a controller for the groups in `store`. `signer` signs rekey messages with a key on secp256r1. Without a
+    /// signer, each member gets separate rekey messages.
     ///
     /// # Errors
     /// The error of the system if it has no randomness.
@@ -569,8 +569,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self.admitted(group, member, u16::MAX).await
     }
 
-    /// Returns the parameters of a member as [`Self::parameters`] does, for the response to its request to join.
-    /// `since` is the epoch that began when this request admitted the member.
+    /// Returns the parameters of a member as [`Self::parameters`] does, for the response to the request with which the
+    /// member joined. `since` is the epoch that began when this request admitted the member.
     ///
     /// # Errors
     /// The errors of [`Self::parameters`], and [`GroupError::AdmittedAgain`] if a later admission gave the same member
@@ -612,8 +612,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         })
     }
 
-    /// Returns the public keys of members for the member `member`, in a group with signatures. The result contains the
-    /// members that `filter` selects, without `member` itself.
+    /// Returns the public keys that the member `member` needs in a group with signatures. These are the public keys of
+    /// the members that `filter` selects, without `member` itself.
     ///
     /// # Errors
     /// [`GroupError`]; [`GroupError::NoMember`] if the group has no such member.

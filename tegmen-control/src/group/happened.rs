@@ -69,7 +69,8 @@ impl GroupHappened {
     }
 }
 
-/// Returns the prefix of the group's keys and the content of the head, if the change wrote the head of a group.
+/// Returns the prefix of the keys of a group's rows, and the content of the head, if the change wrote the head of the
+/// group.
 fn head(change: &Changed) -> Option<(&str, Head)> {
     let prefix = std::str::from_utf8(&change.key).ok()?.strip_suffix("head")?;
     prefix.strip_prefix("group/")?;

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
 /// Maximum number of changes of one group that wait to be sent for the first time. If there are more, the oldest
-/// changes are dropped. Members then miss these epochs, and ask the controller for their parameters.
+/// changes are dropped. Members then miss the epochs that the dropped changes began, and ask the controller for their
+/// parameters.
 const MOST_CHANGES: usize = 256;
 
-/// Maximum number of bytes of the waiting messages of one group. If there are more, the oldest changes are dropped too.
-/// The newest change is never dropped, although it may have a message for each member.
+/// Maximum number of bytes of the waiting messages of one group. If there are more bytes, the oldest changes are
+/// dropped. The newest change is never dropped, although it may have a message for each member.
 const MOST_BYTES: usize = 8 << 20;
 
 /// The time after which messages are sent again if the system refused to send them.
@@ -229,14 +230,14 @@ impl Outbox {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct LeftOut {
     changes: usize,
-    /// True if these are the first changes of the group that were dropped since all its messages were sent the last
-    /// time.
+    /// True if no other change of the group was dropped since the time at which all messages of the group were last
+    /// sent.
     is_first: bool,
 }
 
 impl Queue {
     /// Adds the messages of a change. If the limits are exceeded, drops the oldest changes. Returns the number of
-    /// dropped changes.
+    /// dropped changes in a [`LeftOut`].
     fn put(&mut self, group: &str, rekeying: &Rekeying, now: Instant) -> LeftOut {
         let Rekeying { epoch, messages, .. } = rekeying;
         let waiting = self.groups.entry(group.to_owned()).or_default();

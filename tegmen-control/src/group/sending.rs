@@ -31,7 +31,7 @@ pub struct Sending {
 /// of each group again. The future runs until it is dropped. If the controller has no outbox, the future ends at once.
 ///
 /// A message that the system refuses to send has no effect on the state of the group. An event of the crate `tracing`
-/// reports the first such message, and another event reports when messages are sent again.
+/// reports the first message that the system refuses, and another event reports when messages are sent again.
 pub async fn send<S: Store, C: Crypto>(controller: &Controller<S, C>, sending: &Sending) {
     let Some(outbox) = controller.outbox() else { return };
     resume_all(controller, outbox).await;
@@ -89,7 +89,7 @@ struct Sockets<'a> {
     sending: &'a Sending,
     /// The open sockets. The key has two values: the outgoing interface, and a flag that is true for IPv6.
     open: HashMap<(Option<String>, bool), UdpSocket>,
-    /// Groups to whose address the system refused to send the last message.
+    /// The names of the groups to whose address the system refused to send the last message.
     unreachable: BTreeSet<String>,
 }
 

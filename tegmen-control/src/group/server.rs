@@ -12,9 +12,9 @@
 //!
 //! A peer that has proved no identity gets no information. A peer with the right `POST /ace-group/GROUP` may join as a
 //! listener. With the right `POST /ace-group/GROUP/requester` it may also send. A peer without a right gets the same
-//! response for a group that exists and for one that does not. A member gets its own parameters and the SenderIDs in
-//! use. In a group with signatures it also gets the public keys of the other members, with their SenderIDs and
-//! addresses. A member gets no further information about the other members.
+//! response for an existing group and for an unknown group. A member gets its own parameters and the SenderIDs in use.
+//! In a group with signatures it also gets the public keys of the other members, with their SenderIDs and addresses. A
+//! member gets no further information about the other members.
 
 use super::config::GroupError;
 use super::controller::Controller;

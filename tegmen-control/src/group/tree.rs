@@ -125,7 +125,8 @@ impl Admitted {
     }
 }
 
-/// Maximum number of levels below the root, because rekey messages contain numbers of nodes below 2^24.
+/// Maximum number of levels below the root. With more levels, some numbers of nodes would not fit into the 24 bits that
+/// a rekey message has for such a number.
 pub const MAX_LEVELS: u8 = 23;
 
 impl KeyTree {

@@ -50,8 +50,9 @@ impl PublicKey {
 }
 
 impl Tokens {
-    /// Lets the resource server also take tokens of the EDHOC profile. Their clients then run EDHOC with this
-    /// responder. The contexts of the responder must be those of this resource server.
+    /// Lets the resource server take tokens of the EDHOC profile, in addition to those of the OSCORE profile. A client
+    /// with such a token then runs EDHOC with the responder `edhoc`. This responder must store its Security Contexts in
+    /// the contexts of this resource server.
     pub fn accept_edhoc(&self, edhoc: &EdhocServer) {
         self.0.has_edhoc.store(true, Ordering::Relaxed);
         let inner = Arc::downgrade(&self.0);

@@ -1,4 +1,4 @@
-//! The list of revoked tokens (RFC 9770) at a resource server: tokens on it end, and are not taken again.
+//! The list of revoked tokens (RFC 9770) at a resource server. A token on this list ends, and is not taken again.
 
 use super::{Table, Tokens};
 use crate::access::ace::trl::TokenHash;
@@ -12,7 +12,7 @@ use tegmen_host::provider::HostCrypto;
 use tegmen_host::uri::Uri;
 use tegmen_store::clock::now;
 
-/// Time between the end of an observation, or a failure, and the next attempt.
+/// The pause after the end of an observation or after a failure, before the next attempt to observe the list.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// An event in the observation of revoked tokens, for the log of the resource server.

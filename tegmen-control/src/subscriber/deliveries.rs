@@ -18,11 +18,11 @@ use tokio::runtime::Handle;
 /// [`ServerBuilder::policy_later`](tegmen_host::server::ServerBuilder::policy_later).
 ///
 /// First, the credentials of the server must give the sender the right to make the request. A sender with a certificate
-/// is a publisher. It delivers data with PUT, POST, PATCH or iPATCH, and with such a request the subscriber reads the
-/// path at the publisher. So the access control server must also allow the subscriber to GET this path at this
-/// publisher. The subscriber asks the access control server about each request. So a change of a policy, a publisher or
-/// a subscriber is effective for the next request. A publisher with a certificate may send no request with another
-/// method.
+/// is a publisher. It delivers data with PUT, POST, PATCH or iPATCH. Such a request gives the subscriber the data of a
+/// path, as a GET of the same path at the publisher does. So the access control server must also allow the subscriber
+/// to GET this path at this publisher. The subscriber asks the access control server about each request. So a change of
+/// a policy, a publisher or a subscriber is effective for the next request. A publisher with a certificate may send no
+/// request with another method.
 ///
 /// The publisher receives 4.03 if the access control server refuses, and 5.03 if the access control server makes no
 /// decision.
@@ -52,10 +52,10 @@ impl fmt::Display for RefusedDelivery {
 }
 
 impl Deliveries {
-    /// Makes the decisions of a subscriber. `server` is a session with the access control server in which the
-    /// subscriber proved its identity. `runtime` must run during the requests. `credentials` are the credentials of the
-    /// server whose requests are decided. `on_refusal` receives each request that the access control server does not
-    /// allow, and must return quickly.
+    /// Makes the value that decides on the requests to the server of a subscriber. `server` is a session with the
+    /// access control server in which the subscriber proved its identity. `runtime` must run during the requests.
+    /// `credentials` are the credentials of the server whose requests are decided. `on_refusal` receives each request
+    /// that the access control server does not allow, and must return quickly.
     pub fn new(
         server: Session,
         runtime: Handle,

@@ -15,8 +15,8 @@ use tegmen_host::server::{self, Server};
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Introspector {
-    /// Ends the sessions of the subscriber's server whose keys the access control server revokes, and calls `ended` for
-    /// each ended session. The peer may open a new session with another identity.
+    /// Ends a session at the subscriber's server when the access control server revokes the key of this session. Calls
+    /// `ended` for each ended session. The peer may open a new session with another identity.
     ///
     /// Observes the revocation list (RFC 9770) over the session with the access control server. While the list is not
     /// empty, this function also compares all sessions with the list once a second. The time of a comparison grows with

@@ -370,7 +370,7 @@ struct Sensor<'d> {
     resources: Resources<'d, Disk, PLACES, 2, HANDLE>,
     trouble: Arc<Mutex<Trouble>>,
     seen: Arc<Mutex<Seen>>,
-    /// The number of datagrams of the device that are still to be lost.
+    /// The number of further datagrams of the device that the test loses.
     loses: u8,
     is_dead: bool,
 }

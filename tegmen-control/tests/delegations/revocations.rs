@@ -1,5 +1,6 @@
-//! Tests of revocations. A revocation of a connection also covers the connection of the previous epoch that it
-//! replaced, and the connections of the present epoch that replaced it.
+//! Tests of revocations. If a connection of the present epoch replaced a connection of the previous epoch, a revocation
+//! of one of the two always covers both. It also covers each further connection that replaced the same connection of
+//! the previous epoch.
 
 use crate::recorder::Seals;
 use crate::world::{LAMP, Scene, Server, imprinted, next_epoch, open, renew, server, settle, ticket, wait};

@@ -84,7 +84,7 @@ impl World {
         Self { scene, seals, server, device: device.provision(&key) }
     }
 
-    /// Makes a device in epoch 1 that knows the time, and its server.
+    /// Makes a server, and its device. The device is in epoch 1, and knows the time.
     fn in_first_epoch(name: &str) -> Self {
         let world = Self::new(name);
         world.until_settled(1);

@@ -141,7 +141,7 @@ impl Memory for Ram {
 
 pub(crate) type Lamp = Device<Ram, 4, 2, 64>;
 
-/// Makes a device with this device key, which knows the time.
+/// Makes a device that has this device key and knows the time.
 pub(crate) fn lamp(key: &Secret<32>) -> Lamp {
     let mut device = Device::load(Ram(Secret::new(*key.expose()))).unwrap();
     tell_time(&mut device);
@@ -218,8 +218,8 @@ pub(crate) fn renew<S: Store>(server: &Server<S>, ticket: &[u8]) -> Option<Vec<u
     seal(server, None, &found.session)
 }
 
-/// Returns the new ticket that a faulty server gives: it treats a peer that returns with a ticket like a peer that
-/// authenticates itself now.
+/// Returns the new ticket of a peer that returns with a ticket to a faulty server. This server treats the peer like a
+/// peer that authenticates itself now.
 pub(crate) fn authenticated_again<S: Store>(server: &Server<S>, peer: &str, ticket: &[u8]) -> Option<Vec<u8>> {
     let found = server.open_ticket(server.device(LAMP.as_bytes())?, ticket)?;
     let session = SessionState { principal: Principal::NOBODY, since: None, ..found.session };

@@ -1,6 +1,6 @@
-//! Explores all sequences of actions of two members and a controller, up to a number of actions: requests, deliveries,
-//! restarts, evictions, joins and epochs in each order. A message may arrive at any time, any number of times, or
-//! never.
+//! Explores all sequences of actions of two members and a controller, up to a maximum length. The actions are requests,
+//! deliveries, restarts, evictions, joins and epochs, in each order. A message may arrive at any time, any number of
+//! times, or never.
 
 use crate::scene::{Action, Mutant, Scene, Violation};
 use std::collections::HashSet;

@@ -623,7 +623,7 @@ impl Scene {
 
     /// A device that does not have the keys of the present epoch tries to take part in it, with the secret of its last
     /// epoch. Checks that the device opens no request of the present epoch. Then puts a request of the device on the
-    /// network, which no other device may accept.
+    /// network. No other device may accept this request.
     pub(crate) fn pose(&mut self, who: usize) -> Result<(), Violation> {
         let (epoch, device) = (self.tree.epoch(), &self.devices[who]);
         if device.epoch() == epoch {

@@ -1,4 +1,4 @@
-//! Tests that a created group has all its rows, and that a failed attempt leaves none.
+//! Tests that a created group has all its rows, and that a failed attempt to create a group leaves no rows.
 
 use super::world::{Counting, Devices, LAMPS, Moment, Scene, config, member, rows, wait};
 use tegmen_control::group::{GroupConfig, GroupError, NewMember};

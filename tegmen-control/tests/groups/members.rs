@@ -25,7 +25,7 @@ use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
 pub(super) struct Network {
     world: World,
     /// Returns the address of the member with this number. The number is the last byte of an IPv4 address, or the last
-    /// group of an IPv6 address.
+    /// 16 bits of an IPv6 address.
     address: fn(u8) -> IpAddr,
     interface: Option<&'static str>,
     multicast: UdpSocket,

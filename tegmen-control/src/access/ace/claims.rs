@@ -28,7 +28,7 @@ pub struct Claims {
     pub subject: Option<String>,
     /// The name of the resource server for which the token is.
     pub audience: Option<String>,
-    /// The time from which on the token is not valid.
+    /// The time from which the token is no longer valid.
     pub expires: Option<u64>,
     /// The time before which the token is not valid.
     pub not_before: Option<u64>,

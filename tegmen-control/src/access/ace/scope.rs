@@ -16,8 +16,8 @@ pub(super) const SCOPE: i64 = 9;
 pub struct Right {
     /// The path as the local part of a URI.
     pub path: String,
-    /// The set of methods. Bit 0 is GET, and the following bits are in the order of [`Methods`]. Bits from 32 on are
-    /// the same methods on resources that a request to this path creates.
+    /// The set of methods. Bit 0 is GET, and the following bits are in the order of [`Methods`]. The bits from 32 on
+    /// allow the same methods on a resource that a request to this path creates.
     pub permissions: u64,
 }
 

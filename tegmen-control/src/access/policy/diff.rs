@@ -46,9 +46,9 @@ pub struct Diff {
     /// Requests on which the policies decide differently. The comparison tries the parties of the tests, the parties
     /// that the caller names, and examples. Each pattern of a changed rule gives several examples: a party that matches
     /// this pattern, and parties that also match one other pattern of the two policies. If a pattern ends with `*`, the
-    /// word `example` replaces the `*`. A party that is known only by its tags has the name `example`. If the policies
-    /// decide differently on the same requests for an example without one of its tags, the example with this tag is
-    /// left out.
+    /// word `example` replaces the `*`. An example for patterns that name only tags has the name `example`. If the
+    /// policies decide differently on the same requests for an example without one of its tags, the example with this
+    /// tag is left out.
     pub changes: Vec<Change>,
     /// True if all requests of the comparison were decided. False if the comparison ended after [`MAX_QUESTIONS`]
     /// requests, before all requests were decided.

@@ -47,7 +47,7 @@ pub(super) struct Index {
     publishers: Parties,
     /// The search trees of paths: one tree for each bit of [`Methods`].
     paths: [Trie; 8],
-    /// The position of each rule in the file. The index is the number of the rule.
+    /// The position of each rule in the file. The number of a rule is the index of its position in this vector.
     places: Vec<u32>,
     /// The empty set, which fills the unused elements of an array of sets.
     empty: SetId,

@@ -54,7 +54,7 @@ fn a_device_sees_the_tokens_that_concern_it_until_they_expire() {
     assert_eq!(updates, [Update { removed: vec![hash(1)], added: vec![] }]);
 }
 
-/// Sections 9.2.1 to 9.2.3 of RFC 9770, with MAX_N 10 and MAX_DIFF_BATCH 5 as in its appendix B.
+/// Sections 9.2.1 to 9.2.3 of RFC 9770, with MAX_N 10 and MAX_DIFF_BATCH 5 as in appendix B of the RFC.
 #[test]
 fn a_cursor_goes_on_where_the_last_answer_ended() {
     let mut list = list();
@@ -100,8 +100,8 @@ fn full(list: &RevocationList) -> (BTreeSet<TokenHash>, Option<u64>) {
 }
 
 proptest! {
-    /// A device that follows the updates always gets the same list, at any time of its requests and with any number of
-    /// updates in an answer.
+    /// A device that requests only updates knows the same list as the server after each request. The device requests
+    /// updates at random times, and an answer contains a random number of updates.
     #[test]
     fn updates_lead_to_the_list(
         steps in proptest::collection::vec((0_u32..30, 1_u64..40, any::<bool>(), any::<bool>()), 1..80),

@@ -31,8 +31,8 @@ pub(super) struct Joining {
 
 impl<S: Store, C: Crypto> Controller<S, C> {
     /// Admits a member. The next epoch begins, and the member has the keys of this epoch and of later ones. If the
-    /// group already has a member of this name, the member gets new secrets. Send the messages, and then give the
-    /// member its [parameters](Self::parameters).
+    /// group already has a member of this name, the member gets new secrets. The caller then sends the messages, and
+    /// after that gives the member its [parameters](Self::parameters).
     ///
     /// If several calls wait for the end of an earlier change, their members join in the same epoch. Only one of these
     /// calls then returns the messages.
@@ -146,7 +146,8 @@ impl Group {
     }
 
     /// Plans the admission of one member, in the same epoch as the members in `others`, which are already planned. The
-    /// member gets a leaf and a SenderID that none of `others` has. An address that one of `others` has is an error.
+    /// member gets a leaf and a SenderID that none of `others` has. Returns an error if the member has the same address
+    /// as one of `others`.
     fn plan_admission(
         &self,
         new: &NewMember,

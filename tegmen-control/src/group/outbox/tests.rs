@@ -25,8 +25,9 @@ impl World {
         self.outbox.put(group, &rekeying(epoch, messages), self.now);
     }
 
-    /// Takes all messages that are due from the outbox. With `is_sent` true reports them as sent, otherwise as refused
-    /// by the system. Returns the group, the epoch and the number of each message.
+    /// Removes all messages from the outbox that are due now. Reports to the outbox that the system sent these messages
+    /// if `is_sent` is true, and that the system refused them if it is false. Returns the group, the epoch and the
+    /// number of each message.
     fn send(&self, is_sent: bool) -> Vec<(String, u8, u8)> {
         let mut sent = Vec::new();
         while let Next::Message(due) = self.outbox.next(self.now) {
