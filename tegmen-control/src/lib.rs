@@ -6,10 +6,11 @@
 //! these modules, and [`server`] serves them over CoAP.
 //!
 //! [`subscriber`] is a subscriber that gets keys and rights from the server by introspection. [`agent`] gets keys for
-//! programs with another DTLS stack. [`publisher`] is a publisher with a protokey that takes tokens from the server.
-//! [`resource_server`] is a publisher with OSCORE that takes tokens from clients, and [`token_client`] is a client that
-//! requests tokens from the server and posts them to a resource server. [`group`] is the controller of Axiom groups.
-//! [`delegation`] is the server of devices with delegated sessions, and [`delegated`] is such a device on a host.
+//! programs with another DTLS stack. [`publisher`] is a publisher that has a protokey, and takes tokens from the
+//! server. [`resource_server`] is a publisher that uses OSCORE, and takes tokens from clients. [`token_client`] is a
+//! client that requests tokens from the server and posts them to a resource server. [`group`] is the controller of
+//! Axiom groups. [`delegation`] is the server of devices with delegated sessions, and [`delegated`] is such a device on
+//! a host.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

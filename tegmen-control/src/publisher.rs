@@ -1,4 +1,5 @@
-//! A publisher with a protokey. It takes tokens from the access control server, and may refuse them.
+//! A publisher with a protokey, which is a secret that the publisher shares with the access control server. The
+//! publisher takes tokens from this server, and may refuse them.
 //!
 //! ```text
 //! POST /authz-info   application/ace+cbor (19): a token for this publisher, and the address of its subscriber (RFC 9200, section 5.10.1)

@@ -166,7 +166,8 @@ impl Table {
         self.by_id.insert(id.to_vec(), token);
     }
 
-    /// Removes the tokens for which `is_kept` returns false, and returns the principals of these tokens.
+    /// Removes the tokens for which `is_kept` returns false. Returns the principals of these tokens: the numbers by
+    /// which the CoAP server names the clients of the tokens.
     fn retain(&mut self, is_kept: impl Fn(&Taken) -> bool) -> Vec<Principal> {
         let mut removed = Vec::new();
         self.by_id.retain(|_, token| {
@@ -304,8 +305,9 @@ impl Tokens {
         }
     }
 
-    /// Takes the token in the payload of a request that is protected by a Security Context of this principal. The token
-    /// updates the rights of the context. A nonce and an ID in the payload are ignored. `now` is in seconds since 1970.
+    /// Takes the token in the payload of a request that is protected by a Security Context of the client with this
+    /// principal. The token updates the rights of this context. A nonce and an ID in the payload are ignored. `now` is
+    /// in seconds since 1970.
     ///
     /// # Errors
     /// [`Refusal`]. Nothing has changed then.

@@ -9,7 +9,8 @@
 //! * [`Device`]s and services, with their tags and the credentials by which the server knows them.
 //! * The policy in force. A policy that fails its own tests is not applied.
 //! * One-time keys of devices that may enrol.
-//! * Session identities that were accepted. Each identity is accepted once, even after a restart.
+//! * Session identities that were accepted. A session identity is the PSK identity of a session between a subscriber
+//!   and a publisher. Each identity is accepted once, even after a restart.
 //! * Revocations of tokens, which are durable before they are acknowledged.
 
 mod beat;
@@ -78,14 +79,14 @@ pub enum Event<'a> {
     Revocations(&'a BTreeSet<String>),
     /// A row cannot be read, and is ignored.
     Fault(&'a StateFault),
-    /// The store is not available. Decisions continue with the rows that the view has.
+    /// The store is not available. Decisions continue with the rows in memory, which are the [`View`].
     Unavailable(&'a StoreError),
     /// The lease of the view ended (see [`Bounds::lease`]), so nothing is granted.
     Ended,
-    /// The view is current again after its lease had ended.
+    /// The lease of the view was renewed after its end, so the state grants rights again.
     Renewed,
-    /// The store has deleted changes that the view does not have, or has returned to an earlier state. The view refuses
-    /// everything, and the server must be restarted.
+    /// The store has deleted changes that the [`View`] does not have, or has returned to an earlier state. The view
+    /// refuses everything, and the server must be restarted.
     Lost,
 }
 

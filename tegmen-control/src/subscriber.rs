@@ -1,6 +1,7 @@
-//! A subscriber, which sends introspection requests to an access control server. If a publisher has a protokey, the
-//! subscriber gets the key of a session with this publisher. If a publisher has a certificate, the subscriber learns
-//! its own rights at this publisher. The subscriber ends sessions whose keys the server revokes.
+//! A subscriber, which sends introspection requests to an access control server. If a publisher shares a secret, its
+//! protokey, with this server, the subscriber gets the key of a session with this publisher. If a publisher has a
+//! certificate, the subscriber learns its own rights at this publisher. The subscriber ends sessions whose keys the
+//! server revokes.
 //!
 //! A subscriber may also ask the server to let a publisher open the session: [`Introspector::invite`].
 

@@ -63,12 +63,12 @@ pub struct ResourceServer<'d> {
 
 /// The devices of a server, as introspection reads them.
 pub trait Devices {
-    /// Returns the publisher with a protokey that has this name.
+    /// Returns the publisher of this name, if the publisher has a protokey.
     fn publisher(&self, name: &str) -> Option<Publisher<'_>>;
     /// Returns the publisher whose certificate has this SHA-256.
     fn certified(&self, thumbprint: &[u8; DIGEST_LEN]) -> Option<&OwnedParty>;
 
-    /// Returns the resource server with OSCORE that has this name.
+    /// Returns the resource server of this name, if the resource server uses OSCORE.
     fn resource_server(&self, _: &str) -> Option<ResourceServer<'_>> {
         None
     }

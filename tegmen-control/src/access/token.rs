@@ -1,10 +1,11 @@
 //! Decides on a request to `/token`: whether a client may have an access token for a publisher (RFC 9200, section 5.8;
 //! RFC 9202, section 3.3).
 //!
-//! The publisher has a protokey. The token is a CWT for this publisher only, sealed under
-//! [`Protokey::token_key`](super::protokey::Protokey::token_key). It contains the name of the client, the rights, and
-//! the key of the session (`cnf`). The identifier of this key is a session identity that the server chooses at random,
-//! and the key is derived from the identity. So a token is revoked in the same way as the key of a session.
+//! The publisher has a protokey, which is a secret that it shares with this server. The token is a CWT for this
+//! publisher only, sealed under [`Protokey::token_key`](super::protokey::Protokey::token_key). It contains the name of
+//! the client, the rights, and the key of the session (`cnf`). The identifier of this key is a session identity that
+//! the server chooses at random, and the key is derived from the identity. So a token is revoked in the same way as the
+//! key of a session.
 //!
 //! If the client asks for an upload and the publisher has an address, the server uploads the token to the publisher.
 //! The publisher may refuse the token. The client may also ask that the publisher opens the session
@@ -152,8 +153,8 @@ fn upload<C: Crypto>(publisher: &Publisher<'_>, token: &[u8], connect: Option<Co
     Some(Upload { address, key, request, taken: Reply::new(Code::SERVICE_UNAVAILABLE, Default::default()) })
 }
 
-/// Returns the response to the client for the case that the publisher takes the uploaded token. The client requested in
-/// `wants` if the response contains the token, its hash, or neither.
+/// Returns the response to the client for the case that the publisher takes the uploaded token. `wants` is the choice
+/// of the client: the response contains the token, its hash, or neither.
 fn taken(response: TokenResponse, wants: Option<Returned>, hash: &[u8]) -> TokenResponse {
     let access_token = response.access_token.filter(|_| wants == Some(Returned::Token));
     let token_hash = (wants == Some(Returned::Hash)).then(|| hash.to_vec());

@@ -68,7 +68,7 @@ pub(super) struct Inner {
     name: String,
     scopes: Scopes,
     pub(super) credentials: Credentials,
-    /// The principal of the device's server.
+    /// The principal of the device's server: the number that all sessions with this server have.
     server: Principal,
     state: Mutex<State>,
     /// The signal that [`DelegatedDevice::run`] has work, such as a session to close or to open.

@@ -21,7 +21,8 @@ use tegmen_host::delegate::Proved;
 use tegmen_store::Store;
 use zeroize::Zeroizing;
 
-/// Maximum number of connections whose rows are not durable yet. When there are this many, no peer gets a session.
+/// Maximum number of connections whose rows in the store are not durable yet. While there are this many connections, no
+/// peer gets a session.
 const MOST_WAITING: usize = 4096;
 /// The cipher suite of sessions that devices resume.
 pub(crate) const SUITE: CipherSuite = CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8;

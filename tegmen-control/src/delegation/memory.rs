@@ -103,7 +103,7 @@ pub struct DelegationCounts {
 /// The number of entries in memory, in addition to the entries of the devices themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Entries {
-    /// The number of connections whose rows are not durable yet.
+    /// The number of connections whose rows in the store are not durable yet.
     pub connections: usize,
     /// The number of peers that returned with a ticket and have not received a new ticket yet.
     pub returning: usize,
@@ -158,7 +158,7 @@ pub(super) struct InMemory {
     /// The time at which the server last asked the device to begin the pending epoch; `None` if it has not asked.
     asked: Option<Instant>,
     returning: VecDeque<Returning>,
-    /// The numbers of the connections whose rows are not durable yet.
+    /// The numbers of the connections whose rows in the store are not durable yet.
     pub(super) unwritten: BTreeSet<u32>,
     pub(super) handovers: Handovers,
     pub(super) contact: Contact,

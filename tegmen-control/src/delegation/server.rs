@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 /// Maximum number of rows that are loaded at once.
 pub(super) const PAGE: usize = 1000;
 
-/// A connection whose row is not durable yet.
+/// A connection whose row in the store is not durable yet.
 pub(super) struct Made {
     pub(super) device: Arc<Device>,
     pub(super) tag: rows::Tag,
@@ -251,7 +251,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 
     /// Returns the number of entries in memory, in addition to the entries of the devices themselves. A connection has
-    /// an entry only if its row is not durable yet, or if the connection is refused.
+    /// an entry only if its row in the store is not durable yet, or if the connection is refused.
     pub fn entries(&self) -> Entries {
         let mut entries = Entries { connections: self.made().len(), ..Entries::default() };
         self.registry(|registry| registry.after(None).for_each(|device| device.state().count(&mut entries)));

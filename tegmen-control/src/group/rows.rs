@@ -94,7 +94,7 @@ pub(super) fn prefix(identity: &GroupIdentity) -> String {
 /// increases it by at least a million, so another value shows that the store was restored.
 pub(super) const GUARD: Number = Number { next: 1, pace: 1_000_000 };
 
-/// The content of the head of a group.
+/// The content of the head, the main row of a group.
 pub(super) struct Head {
     pub(super) name: String,
     pub(super) config: GroupConfig,
@@ -108,11 +108,12 @@ pub(super) struct Begun {
     pub(super) epoch: u16,
     /// Time at which the epoch began, in seconds since 1970.
     pub(super) since: u64,
-    /// The leaves whose paths got new secrets in the change that began the epoch.
+    /// The leaves whose paths to the root got new secrets in the change that began the epoch.
     pub(super) changed: Vec<u32>,
 }
 
-/// The JSON text at the beginning of the head's value. The seed of the group follows.
+/// The JSON text at the beginning of the value of the head, the main row of a group. In the value, the seed of the
+/// group follows this text.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HeadRecord {
@@ -128,7 +129,7 @@ struct HeadRecord {
 }
 
 impl Head {
-    /// Reads a head from its row. Returns the fault as text if the value is no head.
+    /// Reads the head of a group from the value of its row. Returns the fault as text if the value is no head.
     pub(super) fn read(value: &Value) -> Result<Self, String> {
         let Value::Secret(bytes) = value else { return Err("it is not sealed".to_owned()) };
         let (text, seed) = bytes.split_last_chunk().ok_or("it has no seed")?;

@@ -42,8 +42,8 @@ pub struct KeyTree {
 pub struct Change {
     /// The number of the epoch that the change begins.
     pub(super) epoch: u16,
-    /// The paths that get new secrets, in the order of their messages. A node on several paths gets the secret of the
-    /// last of these paths.
+    /// The paths whose nodes get new secrets, in the order of their messages. A node on several paths gets the secret
+    /// of the last of these paths.
     pub(super) paths: Vec<Path>,
 }
 
@@ -176,8 +176,8 @@ impl KeyTree {
     }
 
     /// Restores the epoch and the secrets of a group from its rows. The members must already have their leaves. `nodes`
-    /// are the secrets from earlier changes, the oldest first. `changed` are the leaves whose paths got new secrets in
-    /// the last change.
+    /// are the secrets from earlier changes, the oldest first. `changed` are the leaves whose paths to the root got new
+    /// secrets in the last change.
     pub(super) fn resume(
         &mut self,
         nodes: impl IntoIterator<Item = (u32, Option<Secret<KEY_LEN>>)>,
@@ -212,13 +212,14 @@ impl KeyTree {
         &self.seed
     }
 
-    /// Returns the current epoch, and the leaves whose paths got new secrets in the change that began this epoch.
+    /// Returns the current epoch, and the leaves whose paths to the root got new secrets in the change that began this
+    /// epoch.
     pub(super) fn last(&self) -> (u16, &[u32]) {
         (self.epoch, &self.changed)
     }
 
-    /// Returns the client random and the server random of the group's association, which the controller derives from
-    /// the seed.
+    /// Returns two values that the controller derives from the seed of the group: the client random and the server
+    /// random. They replace those of a DTLS handshake when the members derive their keys.
     pub(super) fn randoms<C: Crypto>(&self) -> [[u8; DIGEST_LEN]; 2] {
         let random = |label| hmac::<C, DIGEST_LEN>(&[self.seed.expose()], &[label]);
         [random(b"axiom client random"), random(b"axiom server random")]

@@ -49,7 +49,7 @@ fn first(id: u8) -> Claims {
     claims(Confirmation::Osc(material(id)))
 }
 
-/// Returns the principal of the token with this identifier, and the path of its first right.
+/// Returns the principal of the token with this identifier, and the path of the first right of this token.
 fn of(tokens: &Tokens, id: u8) -> (Principal, String) {
     let taken = tokens.taken();
     let token = taken.by_id.get(&vec![id]).expect("a token");

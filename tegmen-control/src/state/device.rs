@@ -24,7 +24,7 @@ pub enum Credential {
     PublicKey([u8; DIGEST_LEN]),
     /// A key that the device shares with the server, for sessions between the two.
     SharedKey,
-    /// A protokey, for sessions with subscribers.
+    /// A protokey: a secret from which the keys of the device's sessions with subscribers are derived.
     Protokey(Mode),
     /// A key of 32 bytes under which the server seals tokens of the OSCORE profile (RFC 9203) for the device.
     Oscore,

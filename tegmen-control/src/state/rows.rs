@@ -114,7 +114,7 @@ pub(super) struct PolicyHead {
     pub(super) at: u64,
 }
 
-/// A session identity that was accepted.
+/// A session identity that was accepted. It is the PSK identity of a session between a subscriber and a publisher.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AcceptedSession {
     /// The session identity.

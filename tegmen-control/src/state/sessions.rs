@@ -1,4 +1,5 @@
-//! Rows of session identities. Each row has a lease of the store: the store deletes the row when the lease ends.
+//! Rows of session identities, which are the PSK identities of sessions between subscribers and publishers. Each row
+//! has a lease of the store: the store deletes the row when the lease ends.
 //!
 //! A server that does not share its store writes many identities into one row. The table in memory has all identities,
 //! and refuses an identity that was accepted before. The rows restore the table after a restart. A server that shares

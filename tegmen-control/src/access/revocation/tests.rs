@@ -101,7 +101,7 @@ fn full(list: &RevocationList) -> (BTreeSet<TokenHash>, Option<u64>) {
 
 proptest! {
     /// A device that requests only updates knows the same list as the server after each request. The device requests
-    /// updates at random times, and an answer contains a random number of updates.
+    /// updates at random times, and the maximum number of updates in an answer is random.
     #[test]
     fn updates_lead_to_the_list(
         steps in proptest::collection::vec((0_u32..30, 1_u64..40, any::<bool>(), any::<bool>()), 1..80),
