@@ -31,9 +31,10 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// that the policy gives to its own name. The opener needs at least one right; the other device needs none. The
     /// opener receives the session when the server next contacts it, and opens the session at once.
     ///
-    /// # Errors [`DelegationError::NoDevice`]; [`DelegationError::NotGiven`] with the reason, which is also in the
-    /// audit log; or [`DelegationError::Store`]. After [`DelegationError::Store`], the numbers of the two connections
-    /// may be [reserved without a row](Self::unaccounted).
+    /// # Errors
+    /// [`DelegationError::NoDevice`]; [`DelegationError::NotGiven`] with the reason, which is also in the audit log; or
+    /// [`DelegationError::Store`]. After [`DelegationError::Store`], the numbers of the two connections may be [reserved
+    /// without a row](Self::unaccounted).
     pub async fn introduce(&self, opener: &str, other: &str) -> Result<Introduced, DelegationError> {
         let (opener, other) = (self.known(opener)?, self.known(other)?);
         let introduced = self.open_between([&opener, &other], self.seconds(), None)?;
