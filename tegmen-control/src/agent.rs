@@ -83,7 +83,7 @@ pub struct Event {
     pub code: &'static str,
     /// The session identity, if the answer has one.
     pub identity: Option<String>,
-    /// The number of the process that asked. `None` if the system does not report it.
+    /// The ID of the process that asked. `None` if the system does not report the ID.
     pub process: Option<i32>,
     /// The cause of an error, and what the user has to do next.
     pub text: String,
@@ -93,7 +93,7 @@ pub struct Event {
 pub struct Agent {
     listener: UnixListener,
     path: PathBuf,
-    /// The system's number of the user who may use the socket.
+    /// The numeric ID of the user who may use the socket.
     user: u32,
 }
 
@@ -105,7 +105,7 @@ impl Drop for Agent {
 
 impl Agent {
     /// Opens the socket at `path`. Replaces a socket that an earlier agent left there. No program can connect before
-    /// the permissions of the socket are set. `user` is the number of the user who owns the socket and may use it;
+    /// the permissions of the socket are set. `user` is the numeric ID of the user who owns the socket and may use it;
     /// `None` is the user of this process. The caller must be in the context of a Tokio runtime.
     ///
     /// # Errors

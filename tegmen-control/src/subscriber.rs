@@ -42,8 +42,9 @@ pub struct Introspector {
 
 impl Introspector {
     /// Makes a subscriber. `server` is a session with the access control server in which the subscriber proved its
-    /// identity. `runtime` must run during the handshakes. `allow` are the rules for publishers, written as in the
-    /// credentials file: a publisher may make only the requests that a rule allows.
+    /// identity. `runtime` is the handle of a Tokio runtime, which must run during the handshakes. `allow` are the
+    /// rules for publishers, written as in the credentials file: a publisher may make only the requests that a rule
+    /// allows.
     pub fn new(server: Session, runtime: Handle, allow: Vec<String>) -> Self {
         Self { server, runtime, allow: allow.into(), invited: Arc::default() }
     }

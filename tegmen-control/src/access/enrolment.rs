@@ -74,7 +74,8 @@ impl OneTimeKey {
         self.derive::<C>(b"tegmen enrolment session")
     }
 
-    /// Returns the proof that the sender of the request has this key.
+    /// Returns the proof for the request to enrol. The proof shows that the sender of the request has this one-time
+    /// key.
     pub fn proof<C: Crypto>(&self) -> Secret<DIGEST_LEN> {
         self.derive::<C>(b"tegmen enrolment proof")
     }

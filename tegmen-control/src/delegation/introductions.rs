@@ -27,9 +27,9 @@ pub struct Introduced {
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Lets the device `opener` open a session with the device `other`. Each device has the rights at the other device
-    /// that the policy gives to its own name. The opener needs at least one right; the other device needs none. The
-    /// opener receives the session when the server next contacts it, and opens the session at once.
+    /// Lets the device `opener` open a session with the device `other`. The policy decides which rights each of the two
+    /// devices has at the other one. The opener needs at least one right; the other device needs none. The opener
+    /// receives the session when the server next contacts it, and opens the session at once.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`]; [`DelegationError::NotGiven`] with the reason, which is also in the audit log; or

@@ -2,7 +2,7 @@
 //!
 //! A peer with a ticket returns to the server and gets another ticket. In a session that the server opened between two
 //! of its devices, neither device can get another ticket in this way, because neither of them authenticates itself at
-//! the server. So the server gives both devices the session again.
+//! the server. So the server makes a new session for the two devices.
 
 use super::connection::{Carrier, ConnectionId, DelegatedConnection};
 use super::decisions::Standing;
@@ -58,7 +58,7 @@ impl Way {
 }
 
 /// A connection of the previous epoch, with the way in which it continues. If the server opened the session between two
-/// of its devices, `counterpart` is the other device with its connection of the same session.
+/// of its devices, `counterpart` has the other device, and the connection of this other device in the same session.
 struct Found {
     before: DelegatedConnection,
     way: Way,

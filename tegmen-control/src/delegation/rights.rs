@@ -13,7 +13,7 @@ pub trait Rights: Send + Sync {
     fn allow(&self, peer: &str, device: &Party<'_>, rules: &[Rule<'_>]) -> bool;
 }
 
-/// Decides with the policy in force of the access control server.
+/// Decides with the policy that is in force at the access control server.
 impl<S: Store> Rights for Service<S> {
     fn allow(&self, peer: &str, device: &Party<'_>, rules: &[Rule<'_>]) -> bool {
         self.state().allow(peer, device, rules)

@@ -1,4 +1,4 @@
-//! The keys and the values of the rows of delegations.
+//! The rows of delegations in the store: the key and the value of each row.
 //!
 //! ```text
 //! delegation/device/NAME                    a device: its configuration and the keys of its epochs, sealed

@@ -951,7 +951,7 @@ fn set(transaction: Transaction, key: String, value: Option<Value>) -> Transacti
     }
 }
 
-/// Checks the first members of a new group, and gives each of them a leaf. Returns the members by their names.
+/// Checks the first members of a new group, and gives each of them a leaf. Returns the members, each with its name.
 fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String, Member)>, GroupError> {
     let first = 1_u32 << config.levels;
     let mut members = Members::default();

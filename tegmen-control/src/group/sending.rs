@@ -53,8 +53,8 @@ pub async fn send<S: Store, C: Crypto>(controller: &Controller<S, C>, sending: &
     }
 }
 
-/// Plans work for each group in the store: the messages of the last change are made again, and sent. See
-/// [`Outbox::resume`].
+/// Plans work for each group in the store: the sending task makes the messages of the last change again, and sends
+/// them. See [`Outbox::resume`].
 async fn resume_all<S: Store, C: Crypto>(controller: &Controller<S, C>, outbox: &Outbox) {
     loop {
         match controller.names().await {

@@ -35,8 +35,8 @@ impl PublicKey {
         [&[0xff][..], &self.x].concat()
     }
 
-    /// Returns the credential of the client, which EDHOC messages name by its kid: a CWT Claims Set that contains only
-    /// this key (RFC 9528, section 3.5.2). Returns `None` if the key has no kid.
+    /// Returns the credential of the client: a CWT Claims Set that contains only this key (RFC 9528, section 3.5.2).
+    /// EDHOC messages name this credential by the kid of the key. Returns `None` if the key has no kid.
     fn credential(&self) -> Option<Credential> {
         let mut share = [4; 2 * COORDINATE + 1];
         let (_, point) = share.split_first_mut()?;

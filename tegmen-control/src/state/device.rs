@@ -79,8 +79,8 @@ pub struct Device {
     pub credential: Credential,
     /// True if the device is disabled: it has no rights, and nobody may get the key of a session with it.
     pub disabled: bool,
-    /// The address at which a publisher with a protokey takes tokens from this server. `None` if the server cannot send
-    /// tokens to the device.
+    /// The address at which the device takes tokens from this server, if the device is a publisher with a protokey.
+    /// `None` if the server cannot send tokens to the device.
     pub address: Option<SocketAddr>,
 }
 

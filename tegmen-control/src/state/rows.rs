@@ -1,4 +1,4 @@
-//! The keys and the values of the rows of the state.
+//! The rows of the state in the store: the key and the value of each row.
 //!
 //! ```text
 //! access/device/NAME          a device: its tags and its credential, sealed if it has a secret

@@ -26,7 +26,7 @@ pub(super) struct SessionRows {
     /// The duration of a lease. Each row must exist for as long as its identities are remembered, so the duration is
     /// longer than that time.
     ttl: Duration,
-    /// The number of the next row with many identities.
+    /// The number in the key of the next row with many identities.
     next: AtomicU64,
 }
 
@@ -40,8 +40,8 @@ struct SessionLease {
 }
 
 impl SessionRows {
-    /// Makes the data for identities that are remembered for `lifetime`. `next` is the number of the next row with many
-    /// identities.
+    /// Makes the data for identities that are remembered for `lifetime`. `next` is the number in the key of the next
+    /// row with many identities.
     pub(super) const fn new(lifetime: Duration, next: u64) -> Self {
         Self { lease: Mutex::new(None), ttl: lifetime.saturating_add(LEASE_AGE), next: AtomicU64::new(next) }
     }

@@ -53,9 +53,9 @@ impl fmt::Display for RefusedDelivery {
 
 impl Deliveries {
     /// Makes the value that decides on the requests to the server of a subscriber. `server` is a session with the
-    /// access control server in which the subscriber proved its identity. `runtime` must run during the requests.
-    /// `credentials` are the credentials of the server whose requests are decided. `on_refusal` receives each request
-    /// that the access control server does not allow, and must return quickly.
+    /// access control server in which the subscriber proved its identity. `runtime` is the handle of a Tokio runtime,
+    /// which must run during the requests. `credentials` are the credentials of the server whose requests are decided.
+    /// `on_refusal` receives each request that the access control server does not allow, and must return quickly.
     pub fn new(
         server: Session,
         runtime: Handle,

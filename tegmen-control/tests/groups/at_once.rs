@@ -10,7 +10,8 @@ use tokio::task::JoinSet;
 type Joined = [Result<Rekeying, GroupError>; 4];
 
 /// Creates a group with two members. One of them does not check signatures. `cut` is the number of the transaction at
-/// which the database has a fault, and the kind of the fault; `None` for no fault.
+/// which the database has a fault, and the kind of the fault; `None` for no fault. Returns the directory of the
+/// database, the devices of the group, and the controller.
 fn group(name: &str, cut: Option<(usize, Moment)>) -> (Scene, Devices, Controller<Counting, Recording>) {
     let (scene, mut devices) = (Scene::new(name), Devices::new());
     let controller = devices.controller(Counting::new(scene.database(), cut));

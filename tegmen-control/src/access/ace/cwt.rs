@@ -85,7 +85,7 @@ impl TokenKey<'_> {
 /// The reason why bytes are no valid token under this key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotOpened {
-    /// The bytes are no COSE_Encrypt0 with the algorithm, or their content is no claims set.
+    /// The bytes are no COSE_Encrypt0 with the algorithm of the key, or their content is no claims set.
     #[error("no token of this form: {0}")]
     Malformed(#[from] Malformed),
     /// The bytes were sealed under another key, or were changed.

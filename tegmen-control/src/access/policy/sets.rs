@@ -56,7 +56,7 @@ impl Block {
 #[derive(Default)]
 pub(super) struct Sets {
     sets: Vec<Box<[Block]>>,
-    /// The number of blocks that cover all numbers.
+    /// The number of blocks into which the range of all rule numbers is divided.
     blocks: u32,
 }
 

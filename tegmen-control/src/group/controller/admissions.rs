@@ -122,7 +122,8 @@ impl Place {
 
 impl Group {
     /// Plans the admission of the members in `waiting`, in one epoch. A member that the group already has gets new
-    /// secrets. Returns the planned step, and each refused member as its position in `waiting` with the error.
+    /// secrets. Returns two values: the planned step, and the refused members. A refused member is a pair of its
+    /// position in `waiting` and the error.
     fn plan_admissions<C: Crypto>(&self, waiting: &[Joining], crypto: &mut C) -> (Step, Vec<(usize, GroupError)>) {
         let (mut members, mut refused) = (Vec::<(String, Member)>::new(), Vec::new());
         let mut leaves = self.tree.free_leaves();
