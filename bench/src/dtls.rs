@@ -85,7 +85,8 @@ struct Operation {
     /// Two numbers of repetitions. The difference between their instructions, divided by the difference of the two
     /// numbers, gives the instructions of one repetition.
     counted: (u32, u32),
-    /// The limit for the ratio of Tegmen to each peer, and then the limit for Tegmen's instructions.
+    /// The limit for the ratio of Tegmen to each peer, and then the limit for Tegmen's instructions. `None` if there is
+    /// no limit.
     demanded: (Option<Limit>, Option<Limit>),
 }
 

@@ -43,7 +43,8 @@ struct Scene {
     peer_words: &'static [&'static str],
     per_cpu: Samples,
     to_last: Samples,
-    /// For each server: its name, its counts, and the minimum number of observers that it accepted in a pass.
+    /// For each server: its name, its counts of notifications, and the minimum number of observers that it accepted in
+    /// a pass.
     totals: Vec<(&'static str, Ran, usize)>,
 }
 

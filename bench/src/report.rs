@@ -25,8 +25,8 @@ pub(crate) struct Header {
     pub(crate) cpu: String,
     /// Load average of the last minute when the run began. Other work on the machine changes absolute rates.
     pub(crate) load: String,
-    /// Number of passes. A pass measures all candidates in turn. Every number of the report is the median over all
-    /// passes.
+    /// Number of passes. A pass measures all candidates in turn: Tegmen, and the programs with which it is compared.
+    /// Every number of the report is the median over all passes.
     pub(crate) passes: usize,
     /// For each stack, its name, and the version that the stack itself reports.
     pub(crate) versions: BTreeMap<&'static str, String>,
@@ -56,12 +56,12 @@ pub(crate) struct Row {
     pub(crate) unit: &'static str,
     /// True if a larger result is better.
     pub(crate) more_is_better: bool,
-    /// The result of Tegmen minus twice the result of the peer. It is set only if the peer is the cryptography alone,
-    /// without a protocol.
+    /// The result of Tegmen minus twice the result of the peer. The module [`limit`](crate::limit) sets a maximum for
+    /// this difference. This field is set only if the peer is the cryptography alone, without a protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) surplus: Option<f64>,
-    /// Share of notifications that were sent as confirmable messages, from 0 to 1; `None` if the row does not measure
-    /// notifications.
+    /// For Tegmen and for the peer, the share of notifications that were sent as confirmable messages; `None` if the
+    /// row does not measure notifications.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) confirmable: Option<Confirmable>,
     /// The limit for one of the numbers of the row, and the verdict.
@@ -205,7 +205,8 @@ pub(crate) struct Samples {
     pub(crate) numbers: Vec<(&'static str, Vec<f64>)>,
     /// For each candidate, its name and the instructions that it needs for one operation.
     pub(crate) instructions: Vec<(&'static str, f64)>,
-    /// The limit for the ratio of Tegmen to each peer, and then the limit for Tegmen's instructions.
+    /// The limit for the ratio of Tegmen to each peer, and then the limit for Tegmen's instructions. `None` if there is
+    /// no limit.
     pub(crate) demanded: (Option<Limit>, Option<Limit>),
 }
 
@@ -397,7 +398,7 @@ fn thousandths(number: Option<f64>) -> String {
 
 /// The name of Tegmen, whose results are in the left column of the table.
 pub(crate) const OURS: &str = "ours";
-/// The name of the base commit, whose results are in the right column when two commits are compared.
+/// The name of the commit with which the working tree is compared. Its results are in the right column of the table.
 pub(crate) const BASE: &str = "base";
 
 #[cfg(test)]

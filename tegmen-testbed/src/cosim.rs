@@ -50,8 +50,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Returns the start data of the server and of the client, in this order. Outside this simulation, a bridge sends
-    /// the start data to a mote.
+    /// Returns the [`Start`] of the server and of the client, in this order. It contains the data with which a mote
+    /// begins. Outside this simulation, a bridge sends this data to a mote.
     pub fn starts(&self) -> [Start; 2] {
         [SERVER, CLIENT].map(|node| Start {
             seed: Secret::new(Stream::new(self.seed, node, Purpose::Crypto).seed()),

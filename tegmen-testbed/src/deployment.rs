@@ -21,7 +21,7 @@ pub use links::{BURSTS, Loss, Weather};
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deployment {
-    /// A description in one line.
+    /// A description of the deployment in one line.
     pub about: String,
     /// The nodes and their links.
     pub network: Network,
@@ -30,7 +30,7 @@ pub struct Deployment {
     /// The protocol stack that carries the traffic.
     #[serde(default)]
     pub stack: Stack,
-    /// The motes.
+    /// The hardware of the motes.
     #[serde(default)]
     pub mote: Hardware,
     /// Changes of addresses during the run.
@@ -102,7 +102,7 @@ pub enum Shape {
     Chain,
     /// Node 0 is the root. Each node hears its parent and its children.
     Tree,
-    /// The pairs in `network.links` hear each other.
+    /// The two nodes of each pair in `network.links` hear each other.
     Links,
 }
 
@@ -121,8 +121,9 @@ pub struct Traffic {
     /// Length of the answer to a reading, in bytes.
     #[serde(default)]
     pub response: usize,
-    /// The time when each node that makes readings loses its memory, once in the run: after the node has made this
-    /// share of its readings, from 0 to 1. With `None` no node loses its memory in this way.
+    /// The share of readings after which a node loses its memory, from 0 to 1. Each node that makes readings loses its
+    /// memory once in the run, after it has made this share of its readings. With `None` no node loses its memory in
+    /// this way.
     pub reboot_after: Option<f64>,
     /// Random losses of memory.
     pub reboots: Option<Reboots>,
@@ -186,9 +187,9 @@ pub struct Stack {
     pub protections: Vec<Protection>,
     /// The profile of DTLS: "default", or "minimal" for the profile of the Blink paper.
     pub profile: ProfileName,
-    /// The link-layer addresses of nodes.
+    /// The kind of the nodes' link-layer addresses.
     pub link_addresses: Addresses,
-    /// The IPv6 addresses of nodes.
+    /// The prefix of the nodes' IPv6 addresses.
     pub addresses: Prefix,
     /// The UDP port of the nodes that make readings, and then the UDP port of node 0.
     pub ports: [u16; 2],
@@ -316,10 +317,10 @@ fn hundred() -> u32 {
 /// The content of a file: the deployment, and the settings that take several values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// The deployments that are run. Each has one combination of the values under `[sweep]` in the file, in the order
-    /// of the file.
+    /// The deployments that are run, in the order of the file. Each deployment has one combination of the values that
+    /// the section `[sweep]` of the file contains.
     pub cases: Vec<Case>,
-    /// A description in one line.
+    /// A description of the plan in one line.
     pub about: String,
 }
 
@@ -327,7 +328,7 @@ pub struct Plan {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
     /// The settings that take several values in the plan, and their values in this deployment, such as `network.hops =
-    /// 3`. It is empty if the plan varies no setting.
+    /// 3`. The map is empty if the plan varies no setting.
     pub values: BTreeMap<String, String>,
     /// The whole deployment.
     pub deployment: Deployment,
@@ -438,7 +439,7 @@ fn without_section(text: &str, section: &str) -> String {
 pub struct Wrong {
     /// The name of the file.
     pub file: String,
-    /// The line of the error, from 1.
+    /// The number of the line with the error, from 1; `None` if the line is not known.
     pub line: Option<usize>,
     /// The error, and the allowed values.
     pub what: String,
@@ -488,7 +489,7 @@ fn share(section: &'static str, key: &'static str, value: f64) -> Result<(), Fau
 }
 
 impl Deployment {
-    /// Returns the nodes that make readings.
+    /// Returns the nodes that make readings. `nodes` is the number of all nodes of the deployment.
     pub(crate) fn makers(&self, nodes: usize) -> Vec<NodeId> {
         match self.network.topology {
             Shape::Chain if self.traffic.group.is_none() => vec![nodes - 1],

@@ -10,8 +10,9 @@
 //! * It writes `target/footprint.json`.
 //! * It compares the numbers of the images with each other (`relations`), and with `firmware/budget.toml` (`budget`).
 //!
-//! Each run with the same compiler gives exactly the same numbers. So the compiler is always that of the Linux
-//! distribution. `target/footprint.meta.json` contains its version.
+//! Each run with the same compiler gives exactly the same numbers, and another compiler gives other numbers. So the
+//! images are always built with the compiler of the Linux distribution. `target/footprint.meta.json` contains the
+//! version of this compiler.
 
 mod absent;
 mod budget;
@@ -242,9 +243,10 @@ pub enum Error {
     Command(String, String),
     /// A file cannot be read or written.
     File(PathBuf, std::io::Error),
-    /// The ELF file of an image does not have the form that the linker script link.x produces. Contains the reason.
+    /// The ELF file of an image does not have the form that the linker script link.x produces. Contains the path of the
+    /// file, and the reason.
     Elf(PathBuf, String),
-    /// An image did not end in time, or ended with a failure. Contains the reason.
+    /// An image did not end in time, or ended with a failure. Contains the path of the image, and the reason.
     Image(PathBuf, String),
     /// An image names an operation in its notes, but did not run it.
     NotMeasured {
@@ -260,7 +262,8 @@ pub enum Error {
         /// The file and the line of this instruction.
         at: String,
     },
-    /// The relations between images cannot be checked, because an image or the size of a type is missing.
+    /// The relations between images cannot be checked, because an image or one of its numbers is missing. Contains
+    /// the name of the image, and the name of the missing number.
     NoRelation(&'static str, &'static str),
     /// The budget file has a wrong format.
     Budget(String),

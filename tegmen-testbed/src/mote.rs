@@ -227,7 +227,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
     /// other nodes.
     const TAKES: bool = PEERS > LEAF;
 
-    /// Creates a node in the DTLS roles `R` that has received and sent nothing.
+    /// Creates a node with the DTLS roles `R`. The node has not received or sent anything yet.
     fn with_role(seed: u64, number: usize, setup: Setup) -> Self {
         let mut node = Self::start(seed, number, 0, setup, &Kept::default(), Instant::from_micros(1));
         if setup.protection == Protection::Delegation && !Self::TAKES {
@@ -247,8 +247,8 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         self.pause = Some(pause);
     }
 
-    /// Plans the next attempt, which goes to the address `to`, after the current pause. Does nothing if the node does
-    /// not try again.
+    /// Plans the next attempt to open a session with the node at the address `to`. The attempt begins when the current
+    /// pause is over. Does nothing if the node does not try again.
     fn return_later(&mut self, now: Instant, to: Address) {
         let Some(pause) = self.pause else { return };
         self.resumed = self.renewed.take().or_else(|| self.resumed.take());

@@ -76,8 +76,8 @@ pub struct Summary {
     pub battery_years: f64,
     /// Battery life in years of the mote that uses the most energy, if its radio is always on.
     pub battery_years_always_on: f64,
-    /// The ROM of a firmware image that has a client with this protection, in bytes. It comes from the committed
-    /// budget.
+    /// The ROM of a firmware image that has a client with this protection, in bytes. The number comes from the
+    /// committed budget (`firmware/budget.toml`).
     pub rom: u64,
     /// The RAM of the variables in the same image, in bytes.
     pub ram: u64,
@@ -97,7 +97,8 @@ pub struct Summary {
 pub struct OfNode {
     /// The number of the node.
     pub node: NodeId,
-    /// The share of its readings that were answered. For a member of a group, the share of requests that it answered.
+    /// The share of the node's readings that were answered. For a member of a group, the share of requests that the
+    /// member answered.
     pub delivered: Mean,
     /// The median time from a reading to its answer in milliseconds, over the runs in which the node had an answer.
     pub delay_p50_ms: Mean,
@@ -201,7 +202,7 @@ impl Store {
         Self { folder: None, program: 0 }
     }
 
-    /// Makes a store in this folder. It returns only results that the same program has stored.
+    /// Makes a store in this folder. The store returns only results that the same program has stored.
     ///
     /// # Errors
     /// If the folder cannot be made, or if the file of this program cannot be read.

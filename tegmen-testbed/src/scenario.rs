@@ -56,7 +56,7 @@ pub struct Outcome {
     /// begins when the node makes its next reading. If a reading already waits for an answer, the time begins with the
     /// change. The list is in the order of the answers.
     pub recoveries: Vec<Micros>,
-    /// The virtual time of the last answer to a node that makes readings.
+    /// The virtual time in microseconds at which a node that makes readings received its last answer.
     pub last_answer: Micros,
     /// The virtual time when the run ended, in microseconds.
     pub elapsed: Micros,
@@ -66,7 +66,7 @@ pub struct Outcome {
     pub hungriest: Energy,
     /// The energy of one mote in microjoules: the mean over all motes that make readings.
     pub energy: Energy,
-    /// Sum of the instructions that all motes that make readings executed.
+    /// Number of instructions that all motes executed together. Only motes that make readings are counted.
     pub instructions: u64,
 }
 
@@ -144,7 +144,7 @@ fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World
 pub struct Noted {
     /// The milestone.
     pub milestone: Milestone,
-    /// The time at which the event that reached the milestone was processed.
+    /// The time at which the node processed the event with which it reached the milestone.
     pub begun: Micros,
     /// The time at which the processor of the node has finished its computation for this event.
     pub at: Micros,
@@ -214,8 +214,9 @@ pub struct Storm {
     pub collisions: u64,
     /// Number of alerts with which the device refused a handshake.
     pub refusals: u64,
-    /// Number of public-key operations of the peers. The verification of a certificate or of a raw public key, together
-    /// with the peer's proof of possession, counts as one operation. A signature counts as one operation too.
+    /// Number of public-key operations of the peers. A peer verifies a certificate or a raw public key together with
+    /// the proof that the other end owns this key, and this counts as one operation. A signature also counts as one
+    /// operation.
     pub public_key_answers: u64,
 }
 
@@ -223,8 +224,8 @@ pub struct Storm {
 /// readings returns with its first reading. The run ends when all nodes have returned, or after an hour. With
 /// [`Protection::Delegation`] each node has a ticket of an ended epoch of node 0. With [`Protection::Certificate`] a
 /// node has no ticket. A node whose handshake fails, or whose request has no response, tries again after `pause`. Each
-/// further pause is twice as long. During the first pause a node with a ticket gets a ticket of the current epoch from
-/// the server.
+/// further pause is twice as long. During the first pause a node that has a ticket gets a ticket of the current epoch
+/// from the delegation server.
 ///
 /// # Panics
 /// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
@@ -269,8 +270,8 @@ struct World<'s> {
     makers: Vec<NodeId>,
     costs: Costs,
     cycles: f64,
-    /// True if the cryptography of the protection keeps processors busy for seconds. The timer of a node that is busy
-    /// then fires only when its processor has finished.
+    /// True if the cryptography of the protection keeps processors busy for seconds. While the processor of a node is
+    /// busy, the timer of the node does not fire: it fires when the processor has finished.
     computes_long: bool,
     platform: Platform,
     /// The milestones, in the order in which they were reached. The radio activity of the latest milestones is still
@@ -281,7 +282,7 @@ struct World<'s> {
     /// Number of unencrypted alerts that node 0 sent.
     refusals: u64,
     public_key_answers: u64,
-    /// True if node 0 begins each exchange. The node whose reading is due is then the other end of the exchange.
+    /// True if node 0 begins each exchange with the node whose reading is due; false if that node begins it.
     begins_at_hub: bool,
     /// True if the run ends when all readings are answered.
     ends_with_last: bool,
@@ -344,8 +345,8 @@ impl Layout<'_> {
         ip
     }
 
-    /// Returns the routes of a node. If the path from another node to node 0 contains this node, packets for the other
-    /// node go to the next node on that path. All other packets go to the parent of this node.
+    /// Returns the routes of a node. If this node is on the path from another node to node 0, it sends packets for the
+    /// other node to its child on this path. It sends all other packets to its parent.
     fn routes(&self, node: NodeId) -> Vec<Route> {
         let Self { parents, addresses, .. } = self;
         let mut routes: Vec<_> = (1..parents.len())
@@ -424,9 +425,9 @@ impl Station {
 
 /// A frame or packet that a node sends later.
 enum Later {
-    /// A packet of another node. The node sends it to this neighbour when its processor has finished.
+    /// A packet that another node sent. This node forwards it to this neighbour when its own processor has finished.
     Forward(LinkAddress, Vec<u8>),
-    /// A flooded frame of another node, which the node broadcasts again.
+    /// A flooded frame that another node sent. This node broadcasts it again.
     Relay(Vec<u8>),
 }
 
@@ -679,7 +680,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Sends the first datagram that waits until the processor of the node has finished.
+    /// Sends the first of the datagrams that have waited for the processor of the node to finish.
     fn leave(&mut self, node: NodeId) {
         let Some((to, datagram)) = self.stations[node].leaving.pop_front() else { return };
         if self.is_named {
@@ -806,20 +807,20 @@ impl<'s> World<'s> {
 }
 
 const PREFIX: [u8; 16] = [0xfd, 0x00, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-/// The alarm for a reading.
+/// The token of the alarm at which a node makes a reading.
 const READ: u64 = 1;
-/// The alarm for a datagram that leaves a node.
+/// The token of the alarm at which a waiting datagram leaves a node.
 const LEAVE: u64 = 2;
-/// The alarm for the timer of a stack.
+/// The token of the alarm at which the timer of a node's stack fires.
 const POLL: u64 = 3;
-/// The alarm for a frame or packet that was planned with [`World::send_later`].
+/// The token of the alarm at which a frame or packet is sent that was planned with [`World::send_later`].
 const LATER: u64 = 4;
-/// The alarm a millisecond after a milestone, at which the activity of the radios is read.
+/// The token of the alarm at which the activity of the radios is read, a millisecond after a milestone.
 const ACCOUNT: u64 = 5;
-/// The alarm after which a node with a sleeping radio asks its parent for packets.
+/// The token of the alarm at which a node with a sleeping radio asks its parent for packets.
 const ASK_PARENT: u64 = 6;
-/// The alarm for the first change of an address in the deployment's list. The numbers above it are the alarms for the
-/// other changes.
+/// The token of the alarm for the first change of an address in the deployment's list. The next higher numbers are the
+/// tokens of the alarms for the other changes.
 const MOVE: u64 = 7;
 /// Maximum time in microseconds from the end of a frame to the end of its acknowledgement, rounded up.
 const ACKNOWLEDGED_AFTER: Micros = 1000;

@@ -73,7 +73,8 @@ fn hear(sender: &mut Sender<Pages, 4>, datagram: &[u8]) -> Option<Heard> {
     sender.take(&member(LISTENER), &mut datagram.to_vec())
 }
 
-/// Returns the message with the new secret of the parent node, for the member at this leaf only.
+/// Returns the message that gives one member the new secret of its parent node in the key tree. `leaf` is the leaf of
+/// this member, and `key` is the secret of the leaf.
 fn node_message(leaf: u32, key: [u8; 16]) -> Vec<u8> {
     let mut out = [0; 128];
     let mut writer = Writer::new(&mut out);
@@ -95,7 +96,7 @@ fn epoch_message() -> Vec<u8> {
     writer.finish().to_vec()
 }
 
-/// The new secret of the parent of both leaves.
+/// The new secret of the parent node of both leaves in the key tree.
 const NODE_SECRET: Secret<16> = Secret::new([8; 16]);
 /// The element of the hash chain and the secret for epoch 2.
 const CHAIN: [u8; 32] = [6; 32];

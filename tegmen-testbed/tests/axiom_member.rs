@@ -67,8 +67,8 @@ fn start(pages: &Pages) -> GroupMember<Pages> {
     GroupMember::new(NOW, Provider::new([2; 32]), TO_CONTROLLER, parts)
 }
 
-/// Lets the member and the controller exchange datagrams until neither sends one. Returns the number of the member's
-/// datagrams.
+/// Lets the member and the controller exchange datagrams until neither sends another datagram. Returns the number of
+/// the member's datagrams.
 fn speak(member: &mut GroupMember<Pages>, controller: &mut Controller<'_>, now: Instant) -> usize {
     let (mut out, mut back, mut said) = ([0; OUT_LEN], [0; LONGEST], 0);
     while let Some((path, len)) = member.poll(now, &mut out) {

@@ -44,9 +44,9 @@ fn its_oscore_context_is_as_large_as_that_of_a_mote() {
     assert_eq!((size_of::<Context>(), OVERHEAD), (112, 55));
 }
 
-/// TLS_PSK_WITH_AES_128_CCM_8 and the extended master secret.
+/// The datagram with the default profile. It offers TLS_PSK_WITH_AES_128_CCM_8 and the extended master secret.
 const DEFAULT: &str = "16fefd0000000000000000003e010000320000000000000032fefda400b898bab2a97df71ae90ed84614c4c12da1824a2de3\
                        b36eed84e8970dfbbf00000004c0a800ff0100000400170000";
-/// TLS_PSK_WITH_AES_128_CCM_8 alone.
+/// The datagram with the minimal profile. It offers only TLS_PSK_WITH_AES_128_CCM_8.
 const MINIMAL: &str = "16fefd000000000000000000360100002a000000000000002afefda400b898bab2a97df71ae90ed84614c4c12da1824a2de3\
                        b36eed84e8970dfbbf00000002c0a80100";

@@ -1,9 +1,9 @@
 //! Counts the instructions of an access decision with policies of 10,000 rules, which contain wildcards and tags:
 //! `./ci.sh decisions`.
 //!
-//! The program starts itself under `valgrind --tool=callgrind`, which counts only the instructions in [`counted`]. It
-//! counts two numbers of repetitions, and divides the difference by the additional repetitions. No decision may need
-//! 10,000 instructions.
+//! The program starts itself under `valgrind --tool=callgrind`, which counts only the instructions in [`counted`]. Each
+//! row is counted for two numbers of repetitions. The difference is divided by the additional repetitions. No decision
+//! may need 10,000 instructions.
 
 #[path = "../callgrind/mod.rs"]
 mod callgrind;

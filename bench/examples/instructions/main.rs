@@ -87,7 +87,7 @@ fn get(times: u32) {
     }
 }
 
-/// Number of requests before the first counted request. It exceeds the number of stored replies.
+/// Number of requests before the first counted request. It exceeds the number of replies that the server stores.
 const WARM: u32 = 64;
 
 fn handshake(times: u32) {

@@ -29,13 +29,14 @@ pub trait Stack {
         let _ = keys;
         Err(Failure::new("it has no public keys"))
     }
-    /// Does the same as [`Self::use_public_keys`]. An end also remembers a chain that it has verified, and does not
-    /// verify the same chain again.
+    /// Does the same as [`Self::use_public_keys`]. An end also remembers a certificate chain that it has verified, and
+    /// does not verify the same chain again.
     fn remember_chains(&mut self, keys: &PublicKeys) -> Result<(), Failure> {
         let _ = keys;
         Err(Failure::new("it remembers no chains"))
     }
-    /// Lets every end that is made from now on use the cipher suite with this IANA name, and the shared pre-shared key.
+    /// Lets every end that is made from now on use the cipher suite with this IANA name, and the pre-shared key
+    /// [`key`](crate::key).
     fn use_suite(&mut self, suite: &str) -> Result<(), Failure> {
         Err(Failure::new(format!("it has no choice of {suite}")))
     }
@@ -71,11 +72,11 @@ pub enum Resumption {
 
 /// One end of a session: its client or its server.
 pub trait End {
-    /// Processes the next datagram of the handshake. The first call at a client has no datagram. Puts the datagrams
-    /// that this end sends into `out`.
+    /// Processes the next datagram of the handshake. The first call at a client has no datagram. Adds to `out` the
+    /// datagrams that this end sends.
     fn handshake(&mut self, datagram: Option<&[u8]>, out: &mut Outbox) -> Result<(), Failure>;
-    /// Puts the datagrams that must be retransmitted into `out`. It is called after a second without an answer, and
-    /// never if the datagrams pass through memory.
+    /// Adds to `out` the datagrams that must be retransmitted. The caller calls this function after a second without an
+    /// answer, and never if the datagrams pass through memory.
     fn retransmit(&mut self, out: &mut Outbox) -> Result<(), Failure> {
         let _ = out;
         Ok(())
@@ -91,7 +92,7 @@ pub trait End {
     fn agreed(&self) -> Option<Agreed> {
         None
     }
-    /// Puts one record that contains `payload` into `out`.
+    /// Adds to `out` one record that contains `payload`.
     fn seal(&mut self, payload: &[u8], out: &mut Outbox) -> Result<(), Failure>;
     /// Opens the record in `datagram`. Writes its content to the beginning of `payload`, and returns the length of the
     /// content.
@@ -238,7 +239,8 @@ impl<S: Stack> Pair<S> {
     }
 }
 
-/// Maximum number of round trips in a handshake. No stack needs as many, so a handshake that makes no progress ends.
+/// Maximum number of round trips in a handshake. No stack needs this many round trips. A handshake that makes no
+/// progress ends after this number.
 const ROUNDS_MAX: usize = 16;
 
 #[cfg(test)]

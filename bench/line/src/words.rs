@@ -1,4 +1,4 @@
-//! The commands of the driver and the replies of a stack's program. Each is one line of text.
+//! The commands of the driver and the replies of a stack's program. Each command and each reply is one line of text.
 
 use crate::{Failure, KeyForm, PublicKeys};
 use std::{fmt, path::PathBuf, str::FromStr};
@@ -12,7 +12,8 @@ pub enum Command {
     Suites,
     /// `handshakes N`: opens and closes N sessions.
     Handshakes(u32),
-    /// `resumptions N`: opens a session, and then N more sessions. Each resumes the previous session with a ticket.
+    /// `resumptions N`: opens a session, and then N more sessions. Each of these N sessions resumes the previous
+    /// session with a ticket.
     Resumptions(u32),
     /// `certified KEY N`: does the same as `handshakes`, but both ends have certificates.
     Certified(Certificates, u32),

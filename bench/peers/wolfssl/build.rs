@@ -3,8 +3,8 @@
 //! library with multicast. Multicast makes each connection larger, so the library for all other measurements does not
 //! have it.
 //!
-//! The environment variable `TEGMEN_WOLFSSL` can name the prefix of an installed wolfSSL instead. It must contain
-//! `lib/libwolfssl.a`.
+//! If the environment variable `TEGMEN_WOLFSSL` names the prefix of an installed wolfSSL, the script builds nothing.
+//! The prefix must contain `lib/libwolfssl.a`.
 use std::{
     env, fs, io,
     path::{Path, PathBuf},

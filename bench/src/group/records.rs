@@ -96,8 +96,8 @@ pub(super) fn rows(passes: usize, report: &mut Report) -> Result<(), Failure> {
 }
 
 /// Sets the minimum rate of group records in a row that compares them with sessions. Two kinds of rows have no minimum,
-/// because the group and the sessions then do different work: rows with [`Traffic::OneRequest`], and rows that compare
-/// the group with [`Channels`], where nothing searches for the session of a record.
+/// because the group does different work than the sessions: rows with [`Traffic::OneRequest`], and rows that compare
+/// the group with [`Channels`]. With [`Channels`] nothing searches for the session of a record.
 fn judge(row: Row, traffic: Traffic) -> Row {
     if traffic == Traffic::OneRequest || row.peer_name != Sessions::NAME {
         return row;

@@ -2,8 +2,8 @@
 //! faults`. Also writes the results to target/faults.json.
 //!
 //! If the first argument is an option, all arguments are options for `cargo test`. If the arguments are commits, the
-//! program runs the tests of their faults with the source code before each commit, where they must fail: `./ci.sh red
-//! COMMIT`.
+//! program runs the tests of their faults with the source code before each commit: `./ci.sh red COMMIT`. With this
+//! source code at least one test of each fault must fail.
 
 mod red;
 
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// Maximum time for one test binary, in seconds. The slowest needs about two minutes.
+/// Maximum time for one test binary, in seconds. The slowest test binary needs about two minutes.
 const SECONDS: &str = "900";
 /// The folder for the output of each test binary.
 const OUTPUT: &str = "target/tests";

@@ -56,8 +56,8 @@ fn lines(root: &Path) -> Result<Vec<Line>, String> {
     Ok(lines)
 }
 
-/// Returns the kind of text that is drawn from a file; `None` if nothing is drawn from it. It is the prose of a page,
-/// or the doc comments of a crate. Doc comments are also the help of the command.
+/// Returns the kind of text that is drawn from a file; `None` if nothing is drawn from it. The text is the prose of a
+/// page, or the doc comments of a crate. Doc comments are also the help of the command.
 fn source_of(file: &str) -> Option<Kind> {
     let parts: Vec<&str> = file.split('/').collect();
     match parts.as_slice() {

@@ -67,8 +67,8 @@ impl Names {
         Self { modules }
     }
 
-    /// Returns the definition to which the path `path` leads, if the code of the module `module` contains this path.
-    /// The first element of `module` is the name of the crate. Returns `None` for local and unknown names.
+    /// Returns the definition to which the path `path` leads in the code of the module `module`. The first element of
+    /// `module` is the name of the crate. Returns `None` for local and unknown names.
     pub(crate) fn resolve(&self, module: &[String], path: &[String]) -> Option<Target> {
         self.follow(module, path, MAX_HOPS)
     }

@@ -17,18 +17,18 @@ pub(crate) enum Kind {
 pub(crate) struct Text {
     pub(crate) kind: Kind,
     pub(crate) text: String,
-    /// For each line of the file that belongs to the paragraph: the index in the text of the first byte of the line,
-    /// and then the number of the line.
+    /// For each line of the paragraph: the index of the line's first byte in `text`, and then the number of the line in
+    /// the file.
     lines: Vec<(usize, usize)>,
 }
 
 impl Text {
-    /// Returns the number of the line in the file that contains byte `at` of the text.
+    /// Returns the number that the line with the byte `at` of the text has in the file.
     pub(crate) fn line(&self, at: usize) -> usize {
         self.lines.iter().rev().find(|(begin, _)| *begin <= at).map_or(0, |(_, line)| *line)
     }
 
-    /// Returns the lines of the file of which the text consists, with their numbers.
+    /// Returns the lines of which the text consists. Each line has its number in the file.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let ends = self.lines.iter().skip(1).map(|(begin, _)| *begin).chain([self.text.len()]);
         self.lines.iter().zip(ends).map(|((begin, line), end)| (*line, self.text[*begin..end].trim()))
@@ -78,12 +78,12 @@ pub(crate) fn texts(file: &Path, content: &str) -> Vec<Text> {
 struct Texts {
     done: Vec<Text>,
     current: Option<Text>,
-    /// True between two lines of three backticks.
+    /// True if the current line is between two lines of three backticks.
     code: bool,
 }
 
 impl Texts {
-    /// Adds a line. It continues the current paragraph if its kind is the same. An empty line ends the paragraph.
+    /// Adds a line. The line continues the current paragraph if it has the same kind. An empty line ends the paragraph.
     fn add(&mut self, kind: Kind, line: usize, words: &str) {
         let words = words.trim();
         let fence = words.starts_with("```");

@@ -99,7 +99,8 @@ impl Drop for Emulated {
     }
 }
 
-/// Starts a thread that reads frames from the serial line until the line ends. So the receiver can wait with a timeout.
+/// Starts a thread that reads frames from the serial line of the mote, until QEMU closes this line. The returned
+/// receiver can wait for a frame with a timeout.
 fn listen(mut line: ChildStdout) -> Receiver<Vec<u8>> {
     let (sender, frames) = mpsc::channel();
     std::thread::spawn(move || {

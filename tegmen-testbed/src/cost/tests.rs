@@ -98,7 +98,8 @@ impl End {
         Self { endpoint, environment, path, established: false, blocks: 0 }
     }
 
-    /// Processes a datagram, or only does the work that is due. Returns the datagrams that the end sends.
+    /// Processes `datagram`, and does the work that is due. With an empty datagram, only does the work that is due.
+    /// Returns the datagrams that the end sends.
     fn turn(&mut self, mut datagram: Vec<u8>) -> Vec<Vec<u8>> {
         blocks();
         let mut sent = Vec::new();

@@ -1,8 +1,8 @@
 //! Limits that follow from other numbers, and not from the budget. For a group that Axiom protects, the limits apply to
 //! the state of a member, to the RAM of a sender and to the code of a listener. The state of a member is compared with
-//! the state of a DTLS peer. With public keys, the code, the instructions and the stack are limited, for the operations
-//! of secp256r1 and for handshakes. A delegated session is compared with the resumption of a session that has a
-//! pre-shared key, and with the handshake with certificates.
+//! the state of a DTLS peer. Other limits apply to the code, the instructions and the stack of the operations of
+//! secp256r1, and to the code and the instructions of handshakes with public keys. A delegated session is compared with
+//! the resumption of a session that has a pre-shared key, and with the handshake with certificates.
 
 use super::components::P256;
 use super::{Error, Footprint, grouped};
@@ -26,7 +26,7 @@ impl Relation {
 /// Returns the relations between these images, built with the provider `compact`.
 ///
 /// # Errors
-/// [`Error::NoRelation`] if an image or the size of a type is missing.
+/// [`Error::NoRelation`] if an image or one of its numbers is missing.
 pub(super) fn of(footprints: &[Footprint]) -> Result<Vec<Relation>, Error> {
     let mut relations = of_groups(footprints)?.to_vec();
     relations.extend(of_public_keys(footprints)?);

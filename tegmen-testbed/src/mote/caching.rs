@@ -173,7 +173,7 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         }
     }
 
-    /// Sends the responses that have arrived at this proxy. Each goes to the clients that wait for it.
+    /// Sends the responses that have arrived at this proxy. Each response goes to the clients that wait for it.
     fn answer(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let Self { node, environment, application: Application { proxy: Some(proxy), .. }, .. } = self else { return };
         let mut out = [0; DATAGRAM];

@@ -53,15 +53,15 @@ enum Asks {
     Any { producers: usize },
 }
 
-/// The packets that the forwarder sends, in order, each with its face.
+/// The packets that the forwarder sends, in order. Each packet has the face over which it is sent.
 #[derive(Default)]
 struct Sent(VecDeque<(FaceId, Packet)>);
 
 enum Packet {
     Interest(Vec<u8>),
     Data(Vec<u8>),
-    /// A Nack, which contains its Interest. It is never sent to a neighbour, because the frames of RFC 9139 have no
-    /// Nack.
+    /// A Nack, with the Interest to which it belongs. It is never sent to a neighbour, because the frames of RFC 9139
+    /// have no Nack.
     Nack(Vec<u8>),
 }
 

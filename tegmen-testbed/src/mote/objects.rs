@@ -74,9 +74,9 @@ impl Contexts {
         self.contexts.remove(&maker);
     }
 
-    /// Returns the context of the pair `maker`. `is_maker` is true if this node is the node of the pair that makes
-    /// readings. If the context is not in memory, this function derives it. The cost of the derivation is not counted,
-    /// because a real node derives the context before its first request.
+    /// Returns the context of the pair `maker`. `is_maker` is true if this node makes the readings of the pair, and
+    /// false if it receives them. If the context is not in memory, this function derives it. The cost of the derivation
+    /// is not counted, because a real node derives the context before its first request.
     fn context(&mut self, maker: u16, is_maker: bool) -> &mut Context {
         let kept = &mut self.kept;
         let context = self.contexts.entry(maker).or_insert_with(|| {

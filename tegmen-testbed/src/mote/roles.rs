@@ -11,8 +11,7 @@ use tegmen::dtls::{Both, Config, ConnectionIdConfig, Extended, Handle, PublicKey
 use tegmen::time::{Duration, Instant};
 use tegmen_delegation::{Delegation, Epoch, Issuer, PSK_LEN};
 
-/// DTLS roles of a node that a function can create from the number and the settings of the node, together with the keys
-/// of the node.
+/// DTLS roles that [`Provisioned::provisioned`] creates for a node, together with the keys of the node.
 pub trait Provisioned: Roles {
     /// Creates the roles of the node with this number. `seed` contains random bytes.
     fn provisioned(number: usize, setup: &Setup, config: &Config, seed: [u8; 32]) -> Self;
@@ -121,8 +120,9 @@ fn of_size<
     }
 }
 
-/// Makes a node that tries again `pause` after a failed handshake. With [`Protection::Delegation`] it first tries to
-/// resume a session of an ended epoch of node 0. After the pause it has a ticket of the current epoch.
+/// Makes a node that tries again after a failed handshake, when the time `pause` is over. With
+/// [`Protection::Delegation`] the node first tries to resume a session of an ended epoch of node 0. After the pause the
+/// node has a ticket of the current epoch.
 pub fn returning(seed: u64, number: usize, setup: Setup, pause: Duration) -> Box<dyn Mote> {
     match setup.protection {
         Protection::Certificate => returning_in::<PublicKeys<Both, Shown>, LONG, LONGEST>(seed, number, setup, pause),

@@ -83,9 +83,11 @@ pub struct Row {
     pub n: u64,
     /// Number of runs of the simulator, each with another seed.
     pub seeds: u64,
-    /// The lower and the upper bound of the 95 % interval of the simulator's share of answered requests.
+    /// The lower and the upper bound of the 95 % interval of the simulator's share of answered requests; `None` if the
+    /// simulator ran only once.
     pub delivered_interval: Option<[f64; 2]>,
-    /// The lower and the upper bound of the 95 % interval of the simulator's mean time, in milliseconds.
+    /// The lower and the upper bound of the 95 % interval of the simulator's mean time, in milliseconds; `None` if the
+    /// simulator ran only once.
     pub mean_ms_interval: Option<[f64; 2]>,
     /// The figures of ns-3.
     pub ns3: Figures,
@@ -361,9 +363,9 @@ fn reference() -> Vec<Reference> {
         .collect()
 }
 
-/// Reads one line of a file. The fields of a line are: topology, leaves, hops, both payload lengths, period, loss,
-/// seeds, share of answered requests, mean time, its standard deviation, median, 95th percentile, frames for each
-/// request, saturated.
+/// Reads one line of a file. The fields of a line are: topology, leaves, hops, payload length of the request, payload
+/// length of the answer, period, loss, seeds, share of answered requests, mean time, standard deviation of the time,
+/// median time, 95th percentile of the time, frames for each request, saturated.
 fn read(source: &'static str, line: &str) -> Option<Reference> {
     let fields: Vec<&str> = line.split(',').collect();
     let &[

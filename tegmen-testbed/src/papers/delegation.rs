@@ -55,7 +55,8 @@ struct Handshakes {
     certificate: Handshake,
     psk: Handshake,
     delegated: Handshake,
-    /// A delegated handshake with a session id in place of a ticket: the server has given the session to the device.
+    /// A delegated handshake with a session id in place of a ticket. The delegation server has given the session to the
+    /// device.
     by_id: Handshake,
     ticket_len: usize,
 }
@@ -321,7 +322,8 @@ fn size_of_curve() -> u64 {
     text(&image("p256"))
 }
 
-/// Returns the minimum and the maximum time that instructions take on the paper's mote, in seconds.
+/// Returns the minimum and the maximum time that instructions take on the paper's mote, in seconds. Each time has a
+/// name.
 fn bounds(paper: &Paper, instructions: u64) -> [(&'static str, f64); 2] {
     let seconds = |cycles| cost::micros(instructions, cycles, paper.radio.clock_hz) as f64 / 1e6;
     let [least, most] = CYCLES_PER_INSTRUCTION;

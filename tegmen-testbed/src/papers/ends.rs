@@ -237,7 +237,7 @@ impl<R: Roles> Ends<R> {
         }
     }
 
-    /// Delivers datagrams until neither end sends one.
+    /// Delivers datagrams until neither end sends another datagram.
     fn deliver(&mut self) {
         let mut flying = VecDeque::new();
         loop {

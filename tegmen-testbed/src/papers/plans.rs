@@ -30,7 +30,7 @@ pub struct Plan {
 /// A function that receives the number of finished runs and the number of all runs.
 pub type Done<'d> = dyn Fn(usize, usize) + Sync + 'd;
 
-/// The inputs of plans that other crates must make. An input is made when the figures of a plan that needs it are
+/// The inputs that other crates must make for the plans. An input is made when the figures of a plan that needs it are
 /// computed.
 pub struct Inputs<'i> {
     /// Makes the messages of access control.

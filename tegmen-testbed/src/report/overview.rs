@@ -16,7 +16,7 @@ struct OfPlan {
     paper: Paper,
     /// The name of the plan. It is also the name of its section in the report, and the argument of `tegmen lab run`.
     name: String,
-    /// The tables of the plan. For each table, the number of verdicts of each class in [`CLASSES`]. The list is empty
+    /// For each table of the plan, its name, and the number of verdicts of each class in [`CLASSES`]. The list is empty
     /// if the plan was not run.
     tables: Vec<(String, [usize; CLASSES.len()])>,
 }
@@ -33,7 +33,7 @@ struct OfDeployment {
 pub(crate) struct Paper {
     /// The short name of the paper.
     pub(crate) name: &'static str,
-    /// Its title.
+    /// The title of the paper.
     pub(crate) title: &'static str,
 }
 

@@ -194,7 +194,7 @@ impl Network {
     }
 }
 
-/// The losses of links that have another reason than interference.
+/// The losses of frames on links for another reason than interference.
 struct Weather {
     losses: Vec<Stream>,
     links: Vec<Option<Box<Sky>>>,

@@ -16,15 +16,15 @@ pub struct Links {
     bursts: Vec<Option<Bursts>>,
 }
 
-/// Losses in bursts (the Gilbert-Elliott model). Good and bad periods of a link alternate, and it loses more frames in
-/// bad periods.
+/// Losses in bursts (the Gilbert-Elliott model). Good and bad periods of a link alternate. The link loses more frames
+/// in bad periods than in good periods.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bursts {
     /// The mean length of the good periods, in microseconds.
     pub good: Micros,
     /// The mean length of the bad periods, in microseconds.
     pub bad: Micros,
-    /// The share of frames that the link loses in bad periods. In good periods it loses its usual share.
+    /// The share of frames that the link loses in bad periods. In good periods the link loses its usual share.
     pub loss: f64,
 }
 

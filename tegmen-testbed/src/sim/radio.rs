@@ -50,8 +50,8 @@ impl Default for Radio {
     }
 }
 
-/// Returns the time on air of a frame at 250 kbit/s, which includes the preamble, the start of frame and the length
-/// byte.
+/// Returns the time in microseconds for which a frame is on the air. The time includes the preamble, the start of frame
+/// and the length byte. The bit rate is 250 kbit/s.
 pub const fn airtime(psdu_len: usize) -> Micros {
     (PHY_HEADER_LEN + psdu_len as u64) * BYTE
 }

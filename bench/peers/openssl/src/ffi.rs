@@ -120,7 +120,7 @@ impl Connection {
         unsafe { SSL_is_init_finished(self.ssl) == 1 }
     }
 
-    /// Offers to resume the session of `end`. It must be called before the handshake.
+    /// Offers to resume the session of `end`. This function must be called before the handshake.
     pub(crate) fn go_on_from(&self, end: &Self) -> Result<(), Failure> {
         // SAFETY: both are alive; the session is counted, and this count of it is given back.
         unsafe {

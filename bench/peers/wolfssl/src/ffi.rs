@@ -104,8 +104,8 @@ impl Context {
         Ok(())
     }
 
-    /// Creates a connection. With `connection_id` it requests a connection id of this number of bytes. All ids are
-    /// equal, because there is only one session at a time.
+    /// Creates a connection. With `connection_id` the connection requests a connection id of this number of bytes. All
+    /// ids are equal, because there is only one session at a time.
     pub(crate) fn connection(&self, connection_id: Option<usize>) -> Result<Connection, Failure> {
         // SAFETY: the context is alive in `self`; the callbacks' argument points to what `Connection` keeps for as long as
         // `ssl`.
@@ -165,7 +165,7 @@ impl Connection {
         if result == SUCCESS { Ok(()) } else { self.expect_want_read("timeout", result) }
     }
 
-    /// Offers to resume the session of `other`. It must be called before the handshake.
+    /// Offers to resume the session of `other`. This function must be called before the handshake.
     pub(crate) fn go_on_from(&self, other: &Self) -> Result<(), Failure> {
         // SAFETY: both connections are alive; the session is checked before use, taken by the call with a reference of its
         // own, and ours is given back.

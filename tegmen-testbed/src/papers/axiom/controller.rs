@@ -25,8 +25,8 @@ pub struct Eviction {
     pub members: u32,
     /// The messages of the method with a key tree. All of them go to the group. The last message begins the epoch.
     pub key_tree: Change,
-    /// The messages of the method without a key tree: a separate message for each member, and then a message to the
-    /// group that begins the epoch.
+    /// The messages of the method without a key tree: a separate message for each member, and then a message that goes
+    /// to the group and begins the epoch.
     pub point_to_point: Change,
 }
 
@@ -55,7 +55,7 @@ impl Change {
 pub struct Joining {
     /// The payload of the member's request, and the payload of the answer (RFC 9594).
     pub session: [Vec<u8>; 2],
-    /// The messages to the group with which the next epoch begins.
+    /// The messages that begin the next epoch. They go to the group.
     pub messages: Vec<Vec<u8>>,
 }
 

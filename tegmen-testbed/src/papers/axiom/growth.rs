@@ -83,7 +83,7 @@ pub(super) struct Churn {
     /// Frames until the new listener has the keys of the group. They belong to a handshake with the controller, to a
     /// request and its answer, and to the messages to the group that begin the next epoch.
     join: f64,
-    /// Frames of the messages to the group with which an epoch begins after an eviction.
+    /// Frames of the messages that begin an epoch after an eviction. These messages go to the group.
     evict: f64,
 }
 

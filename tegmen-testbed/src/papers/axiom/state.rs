@@ -14,9 +14,10 @@ use tegmen::axiom::Member;
 struct Sizes {
     /// The state of a group, without the states of other members.
     group: usize,
-    /// The state that a sender has for a listener: the numbers and the key of the listener's responses.
+    /// The state that a sender has for a listener: the record numbers and the key of the listener's responses.
     listener: usize,
-    /// The state that a listener has for a sender: the numbers of the sender's requests, and the key of the responses.
+    /// The state that a listener has for a sender: the record numbers of the sender's requests, and the key of the
+    /// listener's responses.
     sender: usize,
 }
 

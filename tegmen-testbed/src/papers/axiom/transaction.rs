@@ -411,7 +411,7 @@ fn no_handshake(results: &Results) -> Figure {
 pub(super) type OfRole = fn(&Part) -> Energy;
 pub(super) const ROLES: [(&str, OfRole); 2] = [("sender", |part| part.sender), ("listener", |part| part.listener)];
 
-/// A function that selects the period of a run whose cost is shown.
+/// A function that selects one period of a run. The cost of this period is shown.
 type Shown = fn(&Transaction) -> Option<Part>;
 const PARTS: [(&str, Shown); 2] = [("first", Transaction::first), ("later", |run| run.later.clone())];
 pub(super) const ACKNOWLEDGES: [(bool, &str); 2] = [(true, "acknowledged"), (false, "unacknowledged")];

@@ -105,7 +105,7 @@ struct Result {
     first_try: Vec<Micros>,
     /// The distribution of the delays of all answered requests.
     delays: Distribution,
-    /// The result of each run. This value is their sum.
+    /// The results of the single runs. The other fields of this [`Result`] contain the sum of these runs.
     runs: Vec<Result>,
 }
 
@@ -394,8 +394,8 @@ const MEDIAN_PERCENT: f64 = 10.0;
 const STEADY: &str = "steady";
 const REBOOTING: &str = "rebooting";
 /// Three guesses of the losses of the paper's links. Each guess has a name, the losses between each node and its parent
-/// with the forwarders first, and the periods in which every link loses more frames. With each guess, about the same
-/// share of requests as in the paper is answered at the first try.
+/// (the forwarders are the first nodes), and the periods in which every link loses more frames. With each guess, about
+/// the same share of requests as in the paper is answered at the first try.
 const LINKS: [(&str, [f64; 15], Option<Weather>); 3] = [
     ("equal", [0.525; 15], None),
     ("unequal", UNEQUAL, None),

@@ -58,7 +58,8 @@ impl Context {
     }
 }
 
-/// Returns the number in a private key in PKCS#8. It follows the version of the ECPrivateKey (RFC 5915, section 3).
+/// Returns the number in a private key in PKCS#8. The number follows the version of the ECPrivateKey (RFC 5915, section
+/// 3).
 fn private_number(der: &[u8]) -> Result<[u8; LEN], Failure> {
     const BEFORE: &[u8] = &[2, 1, 1, 4, LEN as u8];
     let at = der.windows(BEFORE.len()).position(|window| window == BEFORE).ok_or_else(malformed)?;

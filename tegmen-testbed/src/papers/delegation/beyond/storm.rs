@@ -105,8 +105,8 @@ pub(super) fn verdicts(effort: Effort, figures: &[Figure]) -> Vec<Figure> {
 /// The time spans within which all peers send their next message, each with its name and its seconds. A peer notices
 /// the end of its session when it sends this message.
 const SPANS: [(&str, f64); 3] = [("in_100_ms", 0.1), ("in_a_second", 1.0), ("in_a_minute", 60.0)];
-/// The time that a peer needs to get a ticket of the current epoch from the server. It consists of three turns on the
-/// Internet of 20 ms each, which use no radio.
+/// The time that a peer needs to get a ticket of the current epoch from the server. The peer and the server exchange
+/// three turns on the Internet. Each turn takes 20 ms, and uses no radio.
 pub(super) const REISSUE: Duration = Duration::from_millis(60);
 const OF_CERTIFICATES: &str = "percent of certificates";
 const NO_RANDOM_PART: &str =

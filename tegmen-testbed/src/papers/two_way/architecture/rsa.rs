@@ -14,10 +14,11 @@ pub(super) const NAMES: [&str; 4] = [
     "handshake_rsa_2048_server",
 ];
 
-/// The first byte of these datagrams. No content type of DTLS has this value. The second byte is the number of records.
+/// The first byte of the datagrams of these handshakes. No content type of DTLS has this value. The second byte is the
+/// number of records.
 const MARK: u8 = 0xff;
 
-/// Returns the number of DTLS records for which a datagram stands.
+/// Returns the number of DTLS records that a datagram represents.
 pub(super) fn records(datagram: &[u8]) -> usize {
     match datagram {
         [MARK, records, ..] => (*records).into(),
