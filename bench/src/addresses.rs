@@ -286,7 +286,7 @@ struct Client {
     waits: Option<(Question, Instant)>,
 }
 
-/// The protection of a client's requests, with its keys.
+/// The protection of a client's requests, and the keys of the client.
 enum Speaker {
     Plain,
     Dtls(Box<Session>),
@@ -421,7 +421,8 @@ impl Clients {
         Ok(())
     }
 
-    /// Lets each client in the range `members` request the value once. `method` returns the method of the request.
+    /// Lets each client in the range `members` request the value once. `method` returns the method of the request for
+    /// the index of the client in this range.
     pub(crate) fn each_once(&mut self, members: Range<u32>, method: impl Fn(u64) -> Code) -> Result<(), Failure> {
         let first = members.start;
         self.each_asks(members, |member| Question::of_value(method((member - first).into()), b""))

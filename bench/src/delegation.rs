@@ -46,8 +46,8 @@ const AT_ONCE: usize = 128;
 const PARTS: usize = 4;
 /// Minimum ratio of the rate of full delegations to the rate of their curve operations alone.
 const FULL_MIN: f64 = 0.8;
-/// Minimum ratio of the rate of resumptions at a device, or of new tickets, to the rate of resumptions at the server
-/// that delegates nothing.
+/// Minimum ratio of the rate of resumptions at a device, or of the rate of new tickets, to the rate of resumptions at
+/// the server that delegates nothing.
 const RESUMED_MIN: f64 = 0.5;
 /// The number of peers that resume their sessions at the device. The same number of peers resume their sessions at the
 /// server that delegates nothing.
@@ -117,8 +117,8 @@ fn storm_rows(storms: &[Storm]) -> Vec<Row> {
     ]
 }
 
-/// Returns the rows of the report for the data that the server still has when all delegations are over: rows in its
-/// database, entries in its memory, and peers to which it has assigned a number.
+/// Returns the rows of the report for the data that the server still has when all delegations are over: the number of
+/// rows in its database, of entries in its memory, and of peers to which it has assigned a number.
 fn left_rows(state: &State) -> Vec<Row> {
     let row = |what: &str, unit, ours: usize| {
         let judged: Judged = Limit::AtMost(0.0).judge("ours", Some(ours as f64)).binding();

@@ -32,7 +32,7 @@ pub(crate) struct Fleet {
     environment: Environment<HostCrypto>,
     begin: Instant,
     server: Address,
-    /// The number of the first member among the addresses of the crowd.
+    /// The number of the first member in [`Self::crowd`]. The numbers there determine the addresses.
     first: u32,
     /// The number of members in each network prefix.
     of_prefix: u32,
@@ -84,8 +84,8 @@ impl Fleet {
         })
     }
 
-    /// Returns the number that a member has among the addresses of the crowd. A /24 network has 256 numbers, of which
-    /// only the first `of_prefix` are used.
+    /// Returns the number that a member has in [`Self::crowd`]. A /24 network has 256 numbers, of which only the first
+    /// `of_prefix` are used.
     const fn in_crowd(&self, member: u32) -> u32 {
         self.first + member / self.of_prefix * 256 + member % self.of_prefix
     }

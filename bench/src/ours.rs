@@ -294,8 +294,8 @@ impl Node {
         Ok(frame.finish())
     }
 
-    /// Seals one record in the same way as [`Self::seal`] does, into `place`. The length of `place` must be that of the
-    /// record.
+    /// Seals one record that contains `payload`, and writes the record into `place`. The length of `place` must be that
+    /// of the record.
     #[inline]
     pub(crate) fn seal_into(&mut self, peer: PeerId, payload: &[u8], place: &mut [u8]) -> Result<(), Failure> {
         let mut frame = Frame::new(place, HEADROOM);

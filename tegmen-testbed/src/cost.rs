@@ -36,8 +36,8 @@ pub struct Costs {
     pub server: u64,
     /// Each kind of handshake, divided into the steps of the client and of the server.
     pub handshakes: Handshakes,
-    /// Deriving the key with which one listener protects its responses to one sender of a group (Axiom, section 5.5).
-    /// No image counts this operation, so the value is an upper bound: `client` times 7 / 41. The derivation runs the
+    /// Deriving the key of one listener for its responses to one sender of a group (Axiom, section 5.5). No image
+    /// counts this operation, so the value is an upper bound: `client` times 7 / 41. The derivation runs the
     /// compression function of SHA-256 7 times, and a client's handshake runs it 41 times.
     pub derive: u64,
     /// Building a request and protecting it with OSCORE.

@@ -34,7 +34,7 @@ pub fn mean(values: &[f64]) -> Mean {
 
 /// Returns the share of hits among the cases of all runs. Each entry has the number of hits and the number of cases of
 /// a run. Two intervals are computed: Wilson's interval for all cases together, and Student's interval for the runs.
-/// The wider one is returned, because the cases of one run may depend on each other.
+/// The result has the wider interval, because the cases of one run may depend on each other.
 pub fn share(runs: &[(u64, u64)]) -> Mean {
     let (hits, cases) = runs.iter().fold((0, 0), |(hits, cases), run| (hits + run.0, cases + run.1));
     if cases == 0 {

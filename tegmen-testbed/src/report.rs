@@ -1,5 +1,5 @@
-//! The report of the laboratory. It is one HTML file that a browser opens from disk, with the same figures in SVG and
-//! CSV files.
+//! The report of the laboratory. It is one HTML file that a browser opens from disk. Separate files contain each plot
+//! as SVG, and the tables of each section as CSV.
 
 pub(crate) mod deployment;
 pub(crate) mod overview;

@@ -1,7 +1,7 @@
 //! A scenario: a deployment that runs with one protection and one seed. Each node runs the real protocol stack of
 //! Tegmen. 6LoWPAN carries the packets of the nodes, and a simulated radio carries the frames. A reading is a measured
-//! value that a node sends to node 0 in a request, or that it requests over NDN. The response is the answer to the
-//! reading.
+//! value. A node sends a reading to node 0 in a request, or requests it from node 0 over NDN. The response to the
+//! request is the answer to the reading.
 
 mod group;
 mod named;
@@ -214,9 +214,8 @@ pub struct Storm {
     pub collisions: u64,
     /// Number of alerts with which the device refused a handshake.
     pub refusals: u64,
-    /// Number of public-key operations of the peers. A peer verifies a certificate or a raw public key together with
-    /// the proof that the other end owns this key, and this counts as one operation. A signature also counts as one
-    /// operation.
+    /// Number of public-key operations of the peers. A verification is one operation: the peer verifies a certificate
+    /// or a raw public key, and also the proof that the other end owns this key. A signature is one operation too.
     pub public_key_answers: u64,
 }
 
@@ -345,8 +344,8 @@ impl Layout<'_> {
         ip
     }
 
-    /// Returns the routes of a node. If this node is on the path from another node to node 0, it sends packets for the
-    /// other node to its child on this path. It sends all other packets to its parent.
+    /// Returns the routes of `node`. If `node` is on the path from another node to node 0, it sends packets for the
+    /// other node to its own child on this path. It sends all other packets to its parent.
     fn routes(&self, node: NodeId) -> Vec<Route> {
         let Self { parents, addresses, .. } = self;
         let mut routes: Vec<_> = (1..parents.len())
@@ -427,7 +426,7 @@ impl Station {
 enum Later {
     /// A packet that another node sent. This node forwards it to this neighbour when its own processor has finished.
     Forward(LinkAddress, Vec<u8>),
-    /// A flooded frame that another node sent. This node broadcasts it again.
+    /// A flooded frame that another node sent, and that this node broadcasts again.
     Relay(Vec<u8>),
 }
 

@@ -13,8 +13,8 @@ use tegmen::{
 };
 use tegmen_bench_line::Failure;
 
-/// The program of another stack. On the command `version` it prints its version, and on any other command the CPU time
-/// of its turns.
+/// The program of another stack. The command `version` prints the version of the stack. Any other command prints the
+/// CPU time of the turns that the program has run.
 struct Peer {
     name: &'static str,
     install: &'static str,

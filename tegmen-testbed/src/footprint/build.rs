@@ -48,7 +48,8 @@ pub(super) fn images(project: &Path, target: &Path, provider: &str) -> Result<Ve
     Ok(names.into_iter().map(|name| (name.clone(), release.join(name))).collect())
 }
 
-/// Builds the images with these names and one cryptographic provider, unless they are up to date. Returns their paths.
+/// Builds the images with these names, with one cryptographic provider. Builds no image that is up to date. Returns the
+/// paths of the images.
 pub(crate) fn chosen_images<const N: usize>(
     project: &Path,
     target: &Path,

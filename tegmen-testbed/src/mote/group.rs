@@ -47,7 +47,7 @@ pub struct GroupNode<const PEERS: usize, const MEMBERS: usize> {
     random: Stream,
     /// The members to which node 0 sends requests. The list is empty at every other node.
     members: Vec<Asked>,
-    /// The times of the requests that are not yet sent.
+    /// The times at which the application made the requests that are not yet sent.
     made: VecDeque<Instant>,
     step: Step,
     /// For a request that is sent to each member separately: the time of the request, and the number of responses so

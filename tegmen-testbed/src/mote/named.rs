@@ -1,7 +1,7 @@
 //! A simulated node of Named Data Networking. It contains the forwarder of the library, with tables of a fixed size,
 //! and an application. The application either requests readings, or answers requests with its own readings.
 //!
-//! Each node retransmits an Interest over its own hop, as in the paper on content objects. Only nodes that forward
+//! Each node retransmits an Interest to its own next hop, as in the paper on content objects. Only nodes that forward
 //! packets have a content store. A forwarder verifies no signature; a consumer verifies every signature.
 
 pub mod packets;

@@ -56,7 +56,8 @@ impl Resumption for OfDevice {
     }
 }
 
-/// The store of a server. It contains the keys of its tickets, or the last session with its session id.
+/// The store of a server. If the server issues tickets, the store contains the ticket keys. Otherwise it contains the
+/// server's last session, with the id of this session.
 pub(crate) struct Memory {
     tickets: bool,
     keys: RefCell<TicketKeys>,

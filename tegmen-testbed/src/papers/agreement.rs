@@ -1,10 +1,11 @@
 //! The plan `ns3-agreement`: compares the simulator with ns-3, case by case.
 //!
-//! Two files in `data/` contain the results of ns-3 with its model lr-wpan, for bare request frames and answer frames.
-//! The simulator runs the same traffic here, and none of its parameters is fitted to these results. In
-//! `ns3-lrwpan-reference.csv` node 0 sends the requests, so all requests wait in the queue of one node. In
-//! `ns3-lrwpan-measured.csv` the leaves send the requests. In a saturated case a queue grows for the whole run, so a
-//! small difference of the capacity becomes a large difference of the delay. Such a case has a wider tolerance.
+//! Two files in `data/` contain the results of ns-3 with its model lr-wpan. The traffic consists of request frames and
+//! answer frames, without a protocol above the MAC layer. The simulator runs the same traffic here, and none of its
+//! parameters is fitted to these results. In `ns3-lrwpan-reference.csv` node 0 sends the requests, so all requests wait
+//! in the queue of one node. In `ns3-lrwpan-measured.csv` the leaves send the requests. In a saturated case a queue
+//! grows for the whole run, so a small difference of the capacity becomes a large difference of the delay. Such a case
+//! has a wider tolerance.
 
 use crate::figure::Source;
 use crate::interval;
@@ -458,8 +459,8 @@ pub const SATURATED: Tolerance = Tolerance { points: 2.0, percent: 15.0 };
 /// Minimum number of requests of each case. With this number, a measured share of 0.97 is accurate within 0.14
 /// percentage points.
 pub const REQUESTS: u64 = 60_000;
-/// The length of a backoff period, in milliseconds. If two medians differ by at most one backoff period, they agree
-/// even if this is more than the tolerance.
+/// The length of a backoff period, in milliseconds. Two medians that differ by at most one backoff period agree, even
+/// if their difference is more than the tolerance.
 const STEP_MS: f64 = 0.32;
 const ASKS: u8 = 0;
 const ANSWERS: u8 = 1;

@@ -236,7 +236,7 @@ fn memory(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Returns figures 6 and 7, and the cost of each step of the handshake with certificates.
+/// Returns the values of figures 6 and 7, and also the cost of each step of the handshake with certificates.
 fn processing(paper: &Paper) -> Vec<Figure> {
     let printed = &paper.processing;
     let mut figures = Vec::new();
@@ -282,8 +282,8 @@ fn transmission(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     figures
 }
 
-/// Returns the instructions of a device in a delegated handshake. As a client, the device resumes a session that the
-/// delegation server gave to it, with the id of this session. As a server, the device accepts a ticket.
+/// Returns the instructions of a device in a delegated handshake. As a client, the device resumes a session that it has
+/// from the delegation server, and sends the session id. As a server, the device accepts a ticket.
 fn device(end: &str) -> u64 {
     let what = if end == "client" { "delegated client" } else { "resumption server" };
     operation("dtls_delegated", what)

@@ -109,8 +109,8 @@ fn transmission(paper: &Paper, handshakes: &[Handshake]) -> Vec<Figure> {
 }
 
 impl Handshake {
-    /// Returns the number of messages, bytes, datagrams and fragments of the handshake and of each of its flights.
-    /// `why` is the reason why these numbers may differ from those of the paper.
+    /// Returns the number of messages, of bytes, of datagrams and of fragments, for the handshake and for each of its
+    /// flights. `why` is the reason why these numbers may differ from those of the paper.
     pub(super) fn figures(&self, table: &str, printed: Option<&Printed>, why: &str) -> Vec<Figure> {
         let mut figures = Vec::new();
         let id = |what: &str| format!("{table}/{}/{what}", self.name);
@@ -175,7 +175,8 @@ fn memory(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Returns figures 6 and 7. For the images with public keys they also contain the instructions for each flight.
+/// Returns the values of figures 6 and 7. For the images with public keys, also returns the instructions for each
+/// flight.
 fn processing(paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (name, of) in IMAGES {
@@ -275,9 +276,9 @@ fn verdict(handshakes: &[Handshake]) -> Vec<Figure> {
     ]
 }
 
-/// Returns the lengths of the frames that carry a datagram. Both nodes have short addresses, from which their
-/// link-local addresses are derived, and their ports are compressed to four bits. So the headers have their minimum
-/// length.
+/// Returns the lengths of the frames that carry a datagram. Both nodes have short addresses, and their link-local
+/// addresses are derived from the short addresses. The ports of both nodes are compressed to four bits. So the headers
+/// have their minimum length.
 fn frames_of(sent: &Sent) -> Vec<usize> {
     let node = |number: u8| {
         let ip = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, number];

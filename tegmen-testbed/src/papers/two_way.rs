@@ -34,7 +34,8 @@ pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure
     figures
 }
 
-/// Checks table I: the energies must follow from supply voltage, current and time, and the sums from the energies.
+/// Checks table I: the energies must follow from supply voltage, current and time, and the sums must follow from the
+/// energies.
 fn energies(paper: &Paper) -> Vec<Figure> {
     let table = &paper.table1;
     let mut figures = Vec::new();

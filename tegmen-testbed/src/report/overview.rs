@@ -63,8 +63,8 @@ impl Overview {
         plan.tables.iter().find(|(name, _)| name == table).map(|(_, verdicts)| *verdicts)
     }
 
-    /// Adds a deployment. `name` is the name of its section, and `text` is a line about its result, or `None` if it was
-    /// not run. `own` is true for a deployment of the user.
+    /// Adds a deployment. `name` is the name of its section. `text` is a line about its result, or `None` if the
+    /// deployment was not run. `own` is true for a deployment of the user.
     pub(crate) fn deployment(&mut self, name: &str, own: bool, text: Option<String>) {
         self.deployments.push(OfDeployment { name: name.to_owned(), own, text });
     }
@@ -145,7 +145,7 @@ impl Overview {
     }
 }
 
-/// Returns a line which states that a plan or a deployment was not run, with the command that runs it.
+/// Returns a line for a plan or a deployment that was not run. The line contains the command that runs it.
 fn not_run(plan: &str, name: &str) -> String {
     format!("<p class=\"plan\">{name} was not run. Type <code>tegmen lab run {plan}</code></p>\n")
 }

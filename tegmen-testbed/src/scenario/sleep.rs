@@ -1,5 +1,5 @@
-//! Nodes whose radios sleep (IEEE 802.15.4-2006, section 7.5.6.3). Node 0 is their parent. It stores the packets for
-//! these nodes, and sends them to a node when the node asks for its packets.
+//! Nodes whose radios sleep (IEEE 802.15.4-2006, section 7.5.6.3). Node 0 is their parent. It stores the packets for a
+//! node until this node asks for its packets.
 
 use super::{ASK_PARENT, World};
 use crate::sim::{Micros, NodeId};

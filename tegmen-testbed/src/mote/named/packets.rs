@@ -98,7 +98,7 @@ impl Producer {
     }
 }
 
-/// Returns true if the packet contains a reading of the producer `number` that has `len` bytes. With
+/// Returns true if the packet contains a reading from the producer `number`, and the reading has `len` bytes. With
 /// [`Protection::NdnProtected`] this function also verifies the signature and decrypts the content.
 pub fn is_reading<C: Crypto>(
     crypto: &mut C,

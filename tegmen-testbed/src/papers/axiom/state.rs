@@ -87,8 +87,8 @@ fn at_listener(scheme: Scheme) -> usize {
 struct End {
     name: &'static str,
     image: Image,
-    /// The number of listeners for which the image of a sender has space, and the size of the state of each listener in
-    /// bytes. Both are 0 for the image of a listener.
+    /// The number of listeners for which the image of a sender has space, and the size in bytes of the state that the
+    /// sender has for each listener. Both are 0 for the image of a listener.
     listeners: (usize, i64),
 }
 

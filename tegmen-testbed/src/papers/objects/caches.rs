@@ -89,8 +89,8 @@ impl Topology {
     }
 
     /// Returns the deployment of the plan with this topology. Each consumer sends a request to each producer every 2.5
-    /// s. In a topology with more producers than the paper's largest topology, the time is longer, so that the load is
-    /// not higher than in that topology.
+    /// s. If the topology has more producers than the largest topology of the paper, this time is longer, so that the
+    /// load is not higher than in the largest topology of the paper.
     fn deployment(self, requests: u32, stack_us: u32) -> Deployment {
         let mut deployment = deployment(include_str!("../../../plans/objects-cache.toml"));
         let Self { forwarders, producers, consumers } = self;

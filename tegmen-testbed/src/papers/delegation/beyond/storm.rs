@@ -1,5 +1,5 @@
-//! Simulates the end of a device's epoch. All its peers then return to the device over the radio at about the same
-//! time. The device is node 0 of a star. Its peers are the other nodes.
+//! Simulates the end of a device's epoch. All peers of the device then return to the device over the radio at about the
+//! same time. The device is node 0 of a star, and its peers are the other nodes.
 
 use super::super::PERCENT;
 use super::{Case, Effort, Job, Measured, Runs, deployment, seconds, seeds};
