@@ -1,7 +1,7 @@
-//! Measures delegated sessions at the delegation server, in three measurements. In a full delegation a new peer
-//! authenticates itself at the server with a certificate, and receives a ticket. The rate of full delegations is
-//! compared with the rate of their curve operations alone. The rates of resumptions and of new tickets are compared
-//! with the rate of resumptions at a server that delegates nothing. The third measurement resets all devices at once.
+//! Measures delegated sessions at the delegation server, in three measurements. The first measures full delegations: a
+//! new peer authenticates itself at the server with a certificate, and receives a ticket. The rate of full delegations
+//! is compared with the rate of their curve operations alone. The second compares the rates of resumptions and of new
+//! tickets with the rate of resumptions at a server that delegates nothing. The third resets all devices at once.
 
 mod authority;
 mod counting;
@@ -38,7 +38,7 @@ use tegmen_host::x509::Verifier;
 
 /// The number of devices that are registered at the server.
 const DEVICES: usize = 1_000;
-/// The number of peers in a pass. Each peer connects once. In the next pass other peers replace them.
+/// The number of peers in a pass. Each peer connects once. The next pass has new peers.
 const PEERS: usize = 2 * DEVICES;
 /// The number of peers that connect at the same time.
 const AT_ONCE: usize = 128;
@@ -260,10 +260,10 @@ impl Scene {
         Ok(PEERS as f64 * 1e9 / spent as f64)
     }
 
-    /// Measures a reset. Before it, each device has a session with a peer. All devices then begin another epoch at
-    /// once, which ends the sessions. A peer whose session ends tries its ticket at the device. If the device refuses
-    /// the ticket, the peer gets a new ticket from the server, and connects to the device again. Finally, the device
-    /// answers a request of the peer.
+    /// Measures a reset. Before the reset, each device has a session with a peer. All devices then begin another epoch
+    /// at once, which ends the sessions. A peer whose session ends tries its ticket at the device. If the device
+    /// refuses the ticket, the peer gets a new ticket from the server, and connects to the device again. Finally, the
+    /// device answers a request of the peer.
     fn storm(&mut self) -> Result<Storm, Failure> {
         let Self { devices, peers, server, .. } = self;
         let at_device = |peer: usize| devices.address(peer);

@@ -28,7 +28,8 @@ const INTROSPECTIONS_MIN: f64 = 0.5;
 pub(crate) const AT_ONCE: u64 = 256;
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// Measures both kinds of introspections, and plain GETs. In each pass all three are measured in turn.
+/// Measures three kinds of requests: plain GETs, and both kinds of introspections in [`Asked`]. In each pass the three
+/// kinds are measured in turn.
 pub(crate) fn measure(scene: &Path, options: &Options, report: &mut Report) -> Result<(), Failure> {
     eprintln!("introspections");
     let process = access_server::start(scene, 0)?;

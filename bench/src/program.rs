@@ -86,8 +86,8 @@ impl Candidate {
         String::from_utf8_lossy(&output.stdout).parse()
     }
 
-    /// Returns the command line that starts the stack: this program itself for Tegmen, and the built program of a peer
-    /// otherwise.
+    /// Returns the command line that starts the program of the stack. For Tegmen it starts this program again. For a
+    /// peer it starts the built program of the peer.
     fn words(&self) -> Result<Vec<String>, Failure> {
         let Some(binary) = self.binary else {
             let exe = env::current_exe().map_err(|e| Failure::new(e.to_string()))?;

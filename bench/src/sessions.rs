@@ -232,8 +232,8 @@ impl Crowd {
         Ok(spent / count as f64)
     }
 
-    /// Takes the alarm of every session once, and sets it again. Returns the mean time for an alarm, and the longest
-    /// time for [`PART`] alarms.
+    /// Lets the alarm of every session fire once, and sets it again. Returns the mean time for an alarm, and the
+    /// longest time for [`PART`] alarms.
     fn alarms(&mut self) -> Result<Alarms, Failure> {
         let Node { endpoint, now, .. } = &mut self.stack.server.borrow_mut().node;
         let (mut longest, mut rung) = (0.0_f64, 0);

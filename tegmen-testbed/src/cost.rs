@@ -69,13 +69,15 @@ pub struct Oscore {
 
 impl Oscore {
     /// Returns the instructions of an operation on a request with `len` encrypted bytes. `operation` is the measured
-    /// cost for 21 encrypted bytes. The result is this cost, multiplied by the ratio of the numbers of AES blocks.
+    /// cost for 21 encrypted bytes. The result grows with the number of AES blocks: it is this cost, multiplied by the
+    /// number of blocks for `len` bytes and divided by the number for 21 bytes.
     pub const fn of_request(operation: u64, len: usize) -> u64 {
         operation * oscore_blocks(len) / oscore_blocks(21)
     }
 
     /// Returns the instructions of an operation on a response with `len` encrypted bytes. `operation` is the measured
-    /// cost for 6 encrypted bytes. The result is this cost, multiplied by the ratio of the numbers of AES blocks.
+    /// cost for 6 encrypted bytes. The result grows with the number of AES blocks: it is this cost, multiplied by the
+    /// number of blocks for `len` bytes and divided by the number for 6 bytes.
     pub const fn of_response(operation: u64, len: usize) -> u64 {
         operation * oscore_blocks(len) / oscore_blocks(6)
     }
@@ -117,13 +119,13 @@ impl Costs {
     }
 
     /// Returns the cost of sealing a record whose content has `len` bytes. It is the cost for 64 bytes, multiplied by
-    /// the ratio of the numbers of AES blocks.
+    /// the number of AES blocks for `len` bytes and divided by the number for 64 bytes.
     pub const fn seal_of(&self, len: usize) -> u64 {
         self.seal * blocks(len) / blocks(64)
     }
 
     /// Returns the cost of opening a record whose content has `len` bytes. It is the cost for 64 bytes, multiplied by
-    /// the ratio of the numbers of AES blocks.
+    /// the number of AES blocks for `len` bytes and divided by the number for 64 bytes.
     pub const fn open_of(&self, len: usize) -> u64 {
         self.open * blocks(len) / blocks(64)
     }

@@ -1,5 +1,5 @@
-//! Reads a plan from one file. A plan describes a deployment: nodes, links, traffic, protocol stack and motes. It can
-//! also list several values for a setting. Then there is one run with each of these values.
+//! Reads a plan from one file. A plan describes a deployment: nodes, links, traffic, protocol stack and motes. A plan
+//! can also list several values for a setting. The deployment is then run with each of these values.
 //!
 //! If the file is wrong, the error message contains the number of the wrong line, and the allowed values.
 
@@ -277,7 +277,7 @@ pub struct Hardware {
     pub battery_mah: f64,
     /// Current of a sleeping mote, in microamperes.
     pub sleep_ua: f64,
-    /// Interval in seconds after which a mote whose radio sleeps asks node 0 for packets; 0 if the radio is always on.
+    /// Interval in seconds at which a mote whose radio sleeps asks node 0 for packets; 0 if the radio is always on.
     pub polls_s: f64,
 }
 

@@ -121,7 +121,7 @@ pub fn run(project: &Path, options: &Options) -> Result<Verdict, Error> {
     Ok(Verdict::OverBudget)
 }
 
-/// Builds every image with every cryptographic provider that it supports, and measures it.
+/// Builds every image with every cryptographic provider that the image supports, and measures the image.
 ///
 /// # Errors
 /// The same errors as [`run`].

@@ -287,7 +287,8 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         }
     }
 
-    /// Sends the oldest reading, unless an earlier reading still waits for its answer.
+    /// Sends the oldest of the readings that are not yet sent, unless a reading that was sent still waits for its
+    /// answer.
     fn ask(&mut self, now: Instant, to: Address, wishes: &mut Vec<Wish>) {
         let Some(reading) = self.readings.front().copied().filter(|_| self.asked.is_none()) else { return };
         let path = Path { local: self.setup.local, remote: to };

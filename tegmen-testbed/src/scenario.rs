@@ -153,8 +153,7 @@ pub struct Noted {
     pub nodes: Vec<(Activity, Micros, u64)>,
 }
 
-/// Runs an exchange once between node 0 and the node that makes readings. The node that makes readings begins the
-/// exchange.
+/// Runs one exchange between node 0 and the node that makes readings. The node that makes readings begins the exchange.
 ///
 /// # Panics
 /// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
@@ -166,8 +165,8 @@ pub fn run_exchange(deployment: &Deployment, exchange: &Exchange, seed: u64) -> 
     world.outcome()
 }
 
-/// Runs an exchange once with each node of a deployment that makes readings. The nodes send no readings. Instead, when
-/// the reading of a node is due, node 0 begins an exchange with this node. The run ends after the last exchange.
+/// Runs one exchange with each node that makes readings in a deployment. The nodes send no readings. Instead, when the
+/// reading of a node is due, node 0 begins an exchange with this node. The run ends after the last exchange.
 ///
 /// # Panics
 /// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
@@ -181,9 +180,9 @@ pub fn run_exchanges(deployment: &Deployment, exchange: &Exchange, seed: u64) ->
     world.outcome()
 }
 
-/// Runs once a network in which nodes request named content objects. The nodes that make readings in the deployment are
-/// the consumers: when a reading is due, the consumer sends a request. `part` returns the role of a node; its arguments
-/// are the number of the node and the addresses of all nodes.
+/// Runs a network in which nodes request named content objects. The nodes that make readings in the deployment are the
+/// consumers: when a reading is due, the consumer sends a request. `part` returns the role of a node; its arguments are
+/// the number of the node and the addresses of all nodes.
 ///
 /// # Panics
 /// If the deployment was not checked. [`crate::deployment::Plan::parse`] checks deployments.
@@ -204,7 +203,7 @@ pub fn run_objects(
     world.outcome()
 }
 
-/// The result of [`run_storm`]: a run in which a device has ended all its sessions, and all its peers return to the
+/// The result of [`run_storm`]. In this run a device has ended all its sessions, and all its peers return to the
 /// device.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Storm {
@@ -326,7 +325,7 @@ struct Station {
     radio: sleep::Sleeping,
 }
 
-/// The link-layer addresses of all nodes, and the next node on the path of each node to node 0.
+/// The link-layer addresses of all nodes, and for each node the next node on its path to node 0.
 struct Layout<'s> {
     stack: &'s Stack,
     /// For each node, its neighbour on the path to node 0.

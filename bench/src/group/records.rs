@@ -121,7 +121,7 @@ impl Datagrams {
     }
 
     /// Opens the datagram of each of the [`MANY`] members. `open` opens one datagram, and returns true if its content
-    /// is `content`. Otherwise this function fails.
+    /// is `content`. This function fails if `open` returns false.
     #[inline]
     fn open_each(
         &mut self,

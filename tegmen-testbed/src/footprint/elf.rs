@@ -16,7 +16,7 @@ pub(super) struct Image {
     pub(super) marks: u64,
     pub(super) stack_top: u64,
     pub(super) stack_limit: u64,
-    /// The name of each measured region, by its number. It is empty if the image contains no measurements.
+    /// The name of each measured region, by its number. The map is empty if the image contains no measurements.
     pub(super) operations: BTreeMap<u32, String>,
     /// For each type, its size in bytes. The key is the name of the type.
     pub(super) sizes: BTreeMap<String, u64>,

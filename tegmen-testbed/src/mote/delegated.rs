@@ -59,8 +59,8 @@ pub(crate) fn in_epoch(epoch: Epoch, now: Instant, time: u32) -> Simulated {
     device
 }
 
-/// Makes the delegated session of the connection `number`. The server opened the session at the time `since`, and it
-/// ends at the time `expires`.
+/// Makes the delegated session of the connection `number`. The server opened the session at the time `since`. The
+/// session ends at the time `expires`.
 pub(crate) fn delegation(number: u32, since: u32, expires: u32) -> Delegation {
     let principal = Connection::new(number, 0).expect("a number below 2^24").principal();
     let mut master = [0x4d; MASTER_LEN];

@@ -2,8 +2,9 @@
 //! members at once (RFC 7252, section 8), or a separate request to each member. Requests have no protection, or they
 //! are protected by DTLS sessions or by Axiom.
 //!
-//! [`Protection::AxiomDtls`] is the older protocol that Axiom replaces (draft-keoh-dice-multicast-security). With it
-//! the keys of the group protect the request, and a DTLS session between node 0 and the member protects each response.
+//! [`Protection::AxiomDtls`] is the older protocol that Axiom replaces (draft-keoh-dice-multicast-security). In this
+//! protocol the keys of the group protect the request, and a DTLS session between node 0 and the member protects each
+//! response.
 
 mod application;
 

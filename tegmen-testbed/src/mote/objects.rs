@@ -18,9 +18,9 @@ use tegmen::oscore::{
 };
 use tegmen::secret::Secret;
 
-/// The OSCORE contexts of a node, one for each pair of a node that makes readings and its receiver. The number of a
-/// pair is the number of the node that makes readings. If several consumers use the same producer, each pair of a
-/// consumer and a producer has its own number.
+/// The OSCORE contexts of a node, one for each pair. A pair consists of a node that makes readings, and the node that
+/// receives these readings. The number of a pair is the number of the node that makes readings. If several consumers
+/// use the same producer, each pair of a consumer and a producer has its own number.
 pub(super) struct Contexts {
     /// The number of the pair whose context protects the node's requests.
     pub(super) pair: u16,
@@ -50,8 +50,8 @@ pub(super) struct Payloads {
 #[derive(Clone, Default)]
 pub(super) struct Kept {
     contexts: BTreeMap<u16, u64>,
-    /// The number of the key of protected payloads, and the end of the lease under this key: the node may use all
-    /// message numbers below it.
+    /// The number of the key of protected payloads, and the end of the lease under this key. The node may use all
+    /// message numbers below this end.
     resource: (u16, u64),
 }
 
@@ -68,8 +68,8 @@ impl Contexts {
         Self { pair, costs, contexts, asked: Vec::new(), kept, challenges: 0, instructions: 0 }
     }
 
-    /// Deletes the context with the node `maker` from memory. The end of the lease of its message numbers stays in
-    /// flash memory.
+    /// Deletes the context with the node `maker` from memory. The end of the context's lease of message numbers stays
+    /// in flash memory.
     pub(super) fn forget(&mut self, maker: u16) {
         self.contexts.remove(&maker);
     }
@@ -274,7 +274,8 @@ fn ciphertext(datagram: &[u8]) -> usize {
 
 /// The ID of node 0 in every context. The IDs of the other nodes are 1 and above.
 const TAKER: u8 = 0;
-/// Number of message numbers that a node leases at once. It writes to flash memory once for this number of messages.
+/// Number of message numbers that a node leases at once. The node writes to flash memory once for this number of
+/// messages.
 const LEASE: u64 = 64;
 /// Number of encrypted bytes in a challenge: a code of one byte, and an Echo option.
 const CHALLENGE: usize = 4;

@@ -17,7 +17,7 @@ pub enum Protection {
     /// DTLS 1.2 with a pre-shared key and connection ids (RFC 9146).
     #[serde(rename = "connection-id")]
     ConnectionId,
-    /// DTLS 1.2 with a pre-shared key, whose sessions are resumed with tickets (RFC 5077).
+    /// DTLS 1.2 with a pre-shared key. Sessions are resumed with tickets (RFC 5077).
     #[serde(rename = "ticket")]
     Ticket,
     /// DTLS 1.2 with raw public keys on secp256r1 (RFC 7250).

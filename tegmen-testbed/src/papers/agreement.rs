@@ -212,7 +212,8 @@ impl<'c> Run<'c> {
         }
     }
 
-    /// Passes the next request of a timer to the MAC, even if earlier frames still wait in the queue of the MAC.
+    /// Passes the next request of the [`Timer`] with the index `timer` to the MAC, even if earlier frames still wait in
+    /// the queue of the MAC.
     fn ask(&mut self, timer: usize) {
         let (now, period) = (self.network.now(), self.case.period);
         let Timer { asker, answerer, random, asked } = &mut self.timers[timer];
@@ -444,9 +445,10 @@ pub fn table(rows: &[Row]) -> String {
     text + "(ns-3 first, then ours; the differences are points of delivery, and percent of the mean and of the median)\n"
 }
 
-/// The name that rows have if their ns-3 results are from `ns3-lrwpan-reference.csv`.
+/// The value of [`Row::file`] for a row whose ns-3 result is from `ns3-lrwpan-reference.csv`.
 pub const GIVEN: &str = "given";
-/// The name that rows have if their ns-3 results are from `ns3-lrwpan-measured.csv`, which was measured for this plan.
+/// The value of [`Row::file`] for a row whose ns-3 result is from `ns3-lrwpan-measured.csv`, which was measured for
+/// this plan.
 pub const MEASURED: &str = "measured";
 /// The verdict on a row that agrees with ns-3.
 pub const AGREES: &str = "agrees";

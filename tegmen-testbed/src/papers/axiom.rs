@@ -147,7 +147,7 @@ impl Times {
     }
 }
 
-/// The durations of transactions in figure 10 of the paper, each as a ratio of the durations with two schemes.
+/// The durations of transactions with one scheme, divided by those with another scheme (figure 10 of the paper).
 #[derive(Deserialize)]
 struct Longer {
     uni_uni_over_mul_mul: f64,

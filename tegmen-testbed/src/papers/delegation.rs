@@ -289,8 +289,8 @@ fn device(end: &str) -> u64 {
     operation("dtls_delegated", what)
 }
 
-/// Returns the instructions of the handshake in the image `dtls_x509`. In it, each certificate was issued by a CA that
-/// is not the trust anchor itself, so each end verifies two certificates.
+/// Returns the instructions of the handshake in the image `dtls_x509`. In this handshake each certificate was issued by
+/// a CA below the trust anchor, so each end verifies two certificates.
 fn both_certificates(end: &str) -> u64 {
     operation("dtls_x509", &format!("handshake {end}"))
 }
@@ -339,7 +339,8 @@ const DELEGATED: &str = "delegation";
 const FIGURE_8: &str = "figure8";
 const ENDS: [&str; 2] = ["client", "server"];
 const TABLE: &str = "peer table of one";
-/// The minimum share of instructions that a device must save, in percent of a handshake with certificates.
+/// The minimum number of instructions that a device must save, in percent of the instructions of a handshake with
+/// certificates.
 const COMPUTATION: f64 = 99.0;
 /// Maximum length of a ticket of the delegation server, in bytes.
 const LONGEST: f64 = 92.0;

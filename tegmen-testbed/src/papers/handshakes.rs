@@ -292,8 +292,8 @@ pub(super) fn image(name: &str) -> Image {
     Image::of(name).expect("the budget is part of the program, and a test reads it")
 }
 
-/// Returns the instructions of one end in a handshake. For the image `dtls_resume` it is the handshake that resumes a
-/// session with a ticket, and not the full handshake before it.
+/// Returns the instructions of one end in a handshake. The image `dtls_resume` has a full handshake and then a
+/// handshake that resumes a session with a ticket. For this image the result is only for the second handshake.
 pub(super) fn instructions(of: &str, end: &str) -> u64 {
     let operation = if of == "dtls_resume" { format!("resumption {end}") } else { format!("handshake {end}") };
     image(of).operation(&operation).expect("the budget is part of the program, and a test reads it")

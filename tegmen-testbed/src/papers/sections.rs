@@ -263,7 +263,7 @@ fn series(figures: &[Figure], around: impl Fn(&str) -> (String, String)) -> Vec<
     SCHEMES.iter().map(of).collect()
 }
 
-/// Returns the figures of the schemes' energies that belong to one figure of the paper on Axiom.
+/// Returns the energies of all schemes that belong to the figure `name` of the paper on Axiom.
 fn energies(figures: &[Figure], name: &str) -> Vec<Figure> {
     let is_of = |figure: &&Figure| {
         figure.id.split_once('/').is_some_and(|(of, scheme)| of == name && SCHEMES.contains(&scheme))

@@ -17,7 +17,7 @@ pub(super) struct Application {
     pub(super) deferred: Vec<Vec<u8>>,
     /// The responses to requests that were sent to the group. Each entry has the request and the address of the member.
     pub(super) heard: VecDeque<(RequestId, Address)>,
-    /// The separate requests to one member that have ended. The value is true if a response arrived.
+    /// The separate requests to one member that have ended, each with a flag that is true if a response arrived.
     pub(super) replies: VecDeque<(RequestId, bool)>,
 }
 

@@ -19,11 +19,12 @@ pub struct Producer {
     number: u16,
     prefix: Vec<u8>,
     publisher: Publisher,
-    /// The end of the lease of versions: the producer may use all versions below it. It is stored in flash memory.
+    /// The end of the producer's lease of versions, which is stored in flash memory. The producer may use all versions
+    /// below this end.
     kept: u64,
     signature: HmacKey,
     is_protected: bool,
-    /// The number of the reading that is made next.
+    /// The number of the reading that the producer makes next.
     next: u64,
     /// The newest packets, each with the number of its reading.
     made: VecDeque<(u64, Vec<u8>)>,

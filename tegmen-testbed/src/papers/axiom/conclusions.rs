@@ -190,9 +190,9 @@ impl View<'_> {
             .collect()
     }
 
-    /// Computes the number of exchanges after which the sender's energy with the other scheme is less than 1.1 times
-    /// its energy with Axiom. The advantage of Axiom becomes smaller with each exchange, because the other scheme needs
-    /// its handshakes only once.
+    /// For each scheme with handshakes, computes the number of exchanges after which the sender's energy is less than
+    /// 1.1 times its energy with Axiom. The advantage of Axiom becomes smaller with each exchange, because the other
+    /// scheme needs its handshakes only once.
     fn advantage_by_exchanges(&self) -> Vec<Figure> {
         Scheme::WITH_HANDSHAKES
             .iter()

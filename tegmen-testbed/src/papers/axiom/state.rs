@@ -148,7 +148,7 @@ pub(super) fn figures(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Returns the figures of the sizes of states, some with an aim of this project.
+/// Returns the figures of the sizes of states. Some of these figures have a maximum that this project aims for.
 fn sizes() -> Vec<Figure> {
     let (axiom, without_cipher, mote) = (Sizes::of::<16>(), Sizes::of::<32>(), Mote::of_budget());
     let at_most = |id: &str, ours: usize, bound: f64| {

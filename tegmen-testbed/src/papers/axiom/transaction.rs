@@ -123,7 +123,8 @@ pub(super) struct Transaction {
     pub(super) exchange: Option<Part>,
     /// The cost of the second request and its responses; `None` if a response to either request is missing.
     pub(super) later: Option<Part>,
-    /// The number of responses that arrived, and the number of responses if each listener answers both requests.
+    /// The number of responses that arrived, and the number that would have arrived if each listener had answered both
+    /// requests.
     pub(super) answered: (u64, u64),
     /// The frames, the bytes, and the energies of sender and listener in the whole run. They are known even if
     /// responses are missing.
@@ -281,7 +282,8 @@ fn platform() -> Platform {
     Platform::find("cc2538").expect("a platform of the file")
 }
 
-/// A quantity for which schemes are compared with Axiom, and the minimum ratio that the project aims for.
+/// A quantity for which the other protocols (schemes) are compared with Axiom, and the minimum ratio that the project
+/// aims for.
 pub(super) struct Quantity {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,

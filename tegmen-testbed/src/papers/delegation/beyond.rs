@@ -43,7 +43,7 @@ impl Runs {
     }
 
     /// Makes a figure without a limit for each entry of `readings`, from `n` exchanges. An entry has the name of a
-    /// value, its unit, and the reason why the value has no limit. A value that no run has gets no figure.
+    /// value, its unit, and the reason why the value has no limit. There is no figure for a value that no run has.
     fn shown(&self, name: &str, n: u64, readings: &[(&str, &'static str, &str)]) -> Vec<Figure> {
         let known = readings.iter().filter(|(what, ..)| !self.values(what).is_empty());
         let shown = known.map(|(what, unit, why)| {

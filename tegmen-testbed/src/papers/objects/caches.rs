@@ -269,7 +269,7 @@ const SYSTEMS: [System; 8] = [
 ];
 /// Number of forwarders in the largest topology of the paper.
 const LARGEST: usize = 5;
-/// The numbers of forwarders with which nearly all requests of the paper are answered.
+/// The numbers of forwarders with which nearly all requests are answered in the paper.
 const SIMPLE: [usize; 2] = [1, 2];
 /// The number of percentage points by which a share may be less than that of the paper.
 const TOLERANCE: f64 = 10.0;

@@ -200,7 +200,8 @@ fn response(code: Code, max_age: Option<u32>) -> Vec<u8> {
     })
 }
 
-/// Runs the exchange of a flow once, over a chain with this number of hops. The last node of the chain begins it.
+/// Runs the exchange of a flow once, over a chain with this number of hops. The last node of the chain begins the
+/// exchange.
 fn run(flow: &Flow, hops: usize, seed: u64) -> Outcome {
     let plan = Plan::parse("two-way", include_str!("../../../plans/two-way.toml"));
     let plan = plan.expect("the plan is part of the program, and a test reads it");
@@ -317,7 +318,8 @@ fn verdicts(results: &[Result]) -> Vec<Figure> {
     ]
 }
 
-/// Returns figure 8: the current of the mote during a handshake that authenticates both ends. It follows from table I.
+/// Returns the values of figure 8: the current of the mote during a handshake that authenticates both ends. The current
+/// follows from the numbers of table I.
 fn figure8(paper: &Paper) -> Vec<Figure> {
     let row = |name: &str| &paper.table1.minimum[name];
     let (twi, operations) = (row("tpm_twi"), ["tpm_start", "tpm_verify", "tpm_encrypt", "tpm_sign"]);
