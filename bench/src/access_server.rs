@@ -62,8 +62,8 @@ pub(crate) fn group(number: usize) -> String {
     format!("group-{number}")
 }
 
-/// Runs the server until its process is ended. The words are `DIRECTORY PORT GROUPS`. If GROUPS is 0, all peers are the
-/// same device.
+/// Runs the server until its process is ended. `words` are the arguments `DIRECTORY PORT GROUPS`. If GROUPS is 0, all
+/// peers are the same device.
 pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     let [directory, port, groups] = words else {
         return Err(Failure::new(format!("{VERB} DIRECTORY PORT GROUPS")));

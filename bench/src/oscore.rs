@@ -94,7 +94,7 @@ fn counts(peer: Option<&Path>) -> Result<Instructions, Failure> {
     Ok(Instructions { ours: Some(ours), peer, ratio: peer.map(|peer| ours / peer), judged: Judged::default() })
 }
 
-/// Runs only Tegmen's pairs; `words` contain their number. Callgrind counts the instructions of this command.
+/// Runs only Tegmen's pairs. `words` contains the number of pairs. Callgrind counts the instructions of this command.
 pub(crate) fn pairs(words: &[String]) -> Result<(), Failure> {
     let count = words.first().and_then(|count| count.parse().ok()).ok_or_else(|| Failure::new("how many?"))?;
     println!("nanoseconds {:.0}", Pair::new()?.run(count)?);

@@ -152,7 +152,7 @@ impl Limit {
 pub(crate) struct Judged {
     /// The limit.
     pub(crate) limit: Option<f64>,
-    /// The name of the limited number in the row: `ours`, `ratio`, `surplus`, `interval` or `instructions`.
+    /// The name of the limited number in the row (`ours`, `ratio`, `surplus`, `interval` or `instructions`).
     pub(crate) limit_of: Option<&'static str>,
     /// `met` or `missed`.
     pub(crate) verdict: Option<&'static str>,
@@ -171,9 +171,9 @@ impl Judged {
 /// Instructions for one operation: the sum of the client's and the server's instructions.
 #[derive(Serialize, Clone, Copy)]
 pub(crate) struct Instructions {
-    /// The instructions of Tegmen.
+    /// The instructions of Tegmen; `None` if they were not counted.
     pub(crate) ours: Option<f64>,
-    /// The instructions of the peer.
+    /// The instructions of the peer; `None` if they were not counted.
     pub(crate) peer: Option<f64>,
     /// The instructions of Tegmen divided by those of the peer; `None` if either was not counted.
     pub(crate) ratio: Option<f64>,

@@ -134,7 +134,7 @@ impl Scene {
     }
 }
 
-/// Makes a new device with a secret. `words` contain its name and its tags.
+/// Makes a new device with a secret. `words` contains the name and the tags of the device.
 pub(crate) fn device(words: &str, credential: Credential) -> Result<NewDevice, Failure> {
     let party = OwnedParty::from_words(words.split(' ')).map_err(failure)?;
     NewDevice::secret(party, credential, &[7; 16]).map_err(Failure::new)

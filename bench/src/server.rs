@@ -34,7 +34,7 @@ impl Beside<'_> {
     }
 
     /// Returns the command line that starts the server at `port`. A server of Tegmen gets `values` and the options
-    /// `ours`. Any other server gets the options `peer`.
+    /// `ours`. Any other server gets the options `peer`. Returns `None` if the program `tegmen` does not exist.
     pub(crate) fn command(self, port: u16, values: &[&str], ours: &[&str], peer: &[&str]) -> Option<Vec<String>> {
         match self {
             Self::Libcoap => Some(libcoap_command("notls", port, peer)),

@@ -167,7 +167,7 @@ impl Drop for Client {
     }
 }
 
-/// Runs Tegmen's client in the process that [`VERB`] starts. The words are `ADDRESS PORT [IDENTITY KEY]`.
+/// Runs Tegmen's client in the process that [`VERB`] starts. `words` are the arguments `ADDRESS PORT [IDENTITY KEY]`.
 pub(crate) fn client(words: &[String]) -> Result<(), Failure> {
     let (ip, port, key) = match words {
         [ip, port] => (ip, port, None),

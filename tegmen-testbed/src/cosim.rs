@@ -154,7 +154,7 @@ impl Station {
         Self { node, interface: Interface::new(), busy_until: 0, leaving: VecDeque::new() }
     }
 
-    /// Processes a frame. Returns a packet if this frame was the last missing fragment of the packet.
+    /// Processes a frame. Returns a packet if this frame was the last missing fragment of the packet; `None` otherwise.
     fn receive(&mut self, now: Instant, from: LinkAddress, payload: &[u8]) -> Option<Vec<u8>> {
         let hop = Hop { source: from, destination: link_of(self.node) };
         let own = [ip_of(self.node)];
@@ -174,7 +174,7 @@ impl Station {
         self.leaving.extend(packets);
     }
 
-    /// Sends the first delayed packet over the radio. Returns its UDP datagram.
+    /// Sends the first delayed packet over the radio. Returns its UDP datagram, or `None` if no packet was sent.
     fn leave(&mut self, network: &mut Network) -> Option<Said> {
         let packet = self.leaving.pop_front()?;
         let to = link_of(CLIENT + SERVER - self.node);

@@ -72,8 +72,8 @@ pub enum Changes {
 pub struct Network {
     /// The topology.
     pub topology: Shape,
-    /// The number of nodes that make readings: the leaves of a star, or all nodes of a tree except the root. In a chain
-    /// only the last node makes readings.
+    /// The number of nodes that make readings: the leaves of a star, or all nodes of a tree except the root. `None` for
+    /// a chain, in which only the last node makes readings.
     pub nodes: Option<usize>,
     /// The number of hops of a chain; `None` for any other topology.
     pub hops: Option<usize>,
@@ -125,7 +125,7 @@ pub struct Traffic {
     /// memory once in the run, after it has made this share of its readings. With `None` no node loses its memory in
     /// this way.
     pub reboot_after: Option<f64>,
-    /// Random losses of memory.
+    /// Random losses of memory; `None` if there are none.
     pub reboots: Option<Reboots>,
     /// Group traffic in place of readings: node 0 sends a request to all nodes every `period_s` seconds, and each node
     /// answers. `None` if nodes make readings.
@@ -398,7 +398,7 @@ fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<(), S
 }
 
 /// Returns the number of the line, from 1, on which the key `key` of the section `section` is set. If `section` is
-/// empty, returns the line on which the section `key` begins.
+/// empty, returns the line on which the section `key` begins. Returns `None` if the text contains no such line.
 fn line_of(text: &str, section: &str, key: &str) -> Option<usize> {
     let mut inside = section.is_empty();
     for (number, line) in text.lines().enumerate() {

@@ -153,13 +153,14 @@ pub struct Node<
     application: Application,
     messages: Stream,
     readings: VecDeque<Reading>,
-    /// The request that waits for its answer.
+    /// The request that waits for its answer; `None` if no request waits.
     asked: Option<Asked>,
     server: Option<PeerId>,
     /// The DTLS session that the node resumes; `None` if it begins with a full handshake. The session survives a
     /// restart.
     resumed: Option<Resumed>,
-    /// The session that the node resumes after its peer has refused to resume [`Self::resumed`].
+    /// The session that the node resumes after its peer has refused to resume [`Self::resumed`]; `None` if there is
+    /// none.
     renewed: Option<Resumed>,
     /// The pause after the next failed handshake. Each failure doubles the pause. With `None` the node does not try
     /// again.

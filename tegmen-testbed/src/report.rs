@@ -127,7 +127,8 @@ impl<'f> Report<'f> {
         self.plot(name, &plot::distribution(title, "ms", &format!("share of {of}"), &series))
     }
 
-    /// Counts the verdict of a row. If it is the first row of its table, returns the HTML id for the row.
+    /// Counts the verdict of a row. If it is the first row of its table, returns the HTML id for the row; otherwise
+    /// `None`.
     pub(crate) fn count(&mut self, table: &str, verdict: &str) -> Option<String> {
         self.overview.count(table, verdict).then(|| anchor(&self.section, table))
     }

@@ -86,7 +86,7 @@ pub(super) fn delegated(count: usize) -> Result<Vec<Kept>, Failure> {
     Ok(all)
 }
 
-/// Runs the server until its standard input ends. The words are `device|bare DIRECTORY`.
+/// Runs the server until its standard input ends. `words` are the arguments `device|bare DIRECTORY`.
 pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     let [kind, directory] = words else { return Err(Failure::new(format!("{VERB} device|bare DIRECTORY"))) };
     let is_device = kind == "device";

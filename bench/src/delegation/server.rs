@@ -137,7 +137,7 @@ impl Drop for Process {
     }
 }
 
-/// Runs the server until its standard input ends. The words are `DIRECTORY DEVICES PORT`.
+/// Runs the server until its standard input ends. `words` are the arguments `DIRECTORY DEVICES PORT`.
 pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     let [directory, count, port] = words else { return Err(Failure::new(format!("{VERB} DIRECTORY DEVICES PORT"))) };
     let (count, port): (usize, u16) = (count.parse().map_err(failure)?, port.parse().map_err(failure)?);

@@ -64,7 +64,8 @@ pub(super) fn run(image: &Image, plugin: &Path) -> Result<BTreeMap<u32, Region>,
     text.lines().map(|line| region(line).ok_or_else(|| failed(format!("counts not understood: {line}")))).collect()
 }
 
-/// Reads one line that the plugin has printed: `region ID count=N instructions=N loads=N stores=N stack=N`.
+/// Reads one line that the plugin has printed: `region ID count=N instructions=N loads=N stores=N stack=N`. Returns
+/// `None` for any other line.
 fn region(line: &str) -> Option<(u32, Region)> {
     let mut words = line.strip_prefix("region ")?.split(' ');
     let id = words.next()?.parse().ok()?;

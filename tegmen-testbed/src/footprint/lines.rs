@@ -32,7 +32,8 @@ fn sources(lines: &str) -> Vec<(String, String)> {
 }
 
 /// Returns the crate and the source line for a path such as
-/// `/home/me/.cargo/registry/src/index/aes-0.9.1/src/soft.rs:12`.
+/// `/home/me/.cargo/registry/src/index/aes-0.9.1/src/soft.rs:12`. Returns `None` for an unknown path, which begins with
+/// `?`.
 fn source_of(line: &str) -> Option<(String, String)> {
     let line = line.split(" (").next().filter(|line| !line.starts_with('?'))?;
     let (krate, file) = line.rsplit_once("/src/").unwrap_or(("", line.strip_prefix("src/").unwrap_or(line)));

@@ -98,7 +98,8 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         }
     }
 
-    /// Returns the peer at the address `at`. Creates the peer if it does not exist.
+    /// Returns the peer at the address `at`. Creates the peer if it does not exist. Returns `None` if there is no space
+    /// for the peer.
     fn peer(&mut self, now: Instant, at: Address) -> Option<PeerId> {
         let path = Path { local: self.setup.local, remote: at };
         let peer = self.node.endpoint.plain(&mut self.environment.at(now), &path, Rank::Ours).ok()?;

@@ -83,7 +83,8 @@ impl Script {
         self.timeout = self.exchange.timeout;
     }
 
-    /// Returns the turn that this node sent last, or that it sends next.
+    /// Returns the turn that this node sent last, or that it sends next. Returns `None` if the node waits for the first
+    /// turn of the exchange.
     fn own(&self) -> Option<&Turn> {
         self.exchange.turns.get(self.hears.checked_sub(1)?)
     }

@@ -367,7 +367,8 @@ fn reference() -> Vec<Reference> {
 
 /// Reads one line of a file. The fields of a line are: topology, leaves, hops, payload length of the request, payload
 /// length of the answer, period, loss, seeds, share of answered requests, mean time, standard deviation of the time,
-/// median time, 95th percentile of the time, frames for each request, saturated.
+/// median time, 95th percentile of the time, frames for each request, saturated. Returns `None` if the line has another
+/// form.
 fn read(source: &'static str, line: &str) -> Option<Reference> {
     let fields: Vec<&str> = line.split(',').collect();
     let &[

@@ -190,7 +190,7 @@ pub const RETRANSMISSIONS: u8 = 4;
 pub const RETRANSMISSION_MS: u64 = 2000;
 /// The lifetime of an Interest in milliseconds. During this time a node sends the Interest again.
 pub const LIFETIME_MS: u64 = RETRANSMISSION_MS * (RETRANSMISSIONS as u64 + 1);
-/// Number of versions that a producer leases at once.
+/// Number of versions that a producer leases at once. It may use these versions before it writes to flash memory again.
 const LEASE: u64 = 64;
 /// Maximum length of a packet, in bytes.
 const LONGEST: usize = 1280;

@@ -35,8 +35,8 @@ fn table1(paper: &Paper, results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Returns the figures of figure 10: the duration of the first transaction in seconds. There are
-/// figures for listeners that wait before they answer, as in the paper, and for listeners that do not wait.
+/// Returns the figures of figure 10: the duration of the first transaction in seconds. There are figures for listeners
+/// that wait before they answer, as in the paper, and for listeners that do not wait.
 fn figure10(paper: &Paper, results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     let seconds = |run: &Transaction| run.first().map(|part| part.seconds);

@@ -82,7 +82,8 @@ impl Unicast {
         figures
     }
 
-    /// Returns the result of the exchange in which a member joins, over a link without losses.
+    /// Returns the result of the exchange in which a member joins, over a link without losses; `None` if it was not
+    /// simulated.
     pub(super) fn joining(&self) -> Option<&Flow> {
         self.join.get(&0)
     }
