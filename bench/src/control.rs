@@ -141,8 +141,8 @@ impl Bare {
     }
 }
 
-/// Measures the size of a database with `count` devices, and the time until a server that starts with this database can
-/// decide.
+/// Measures the size of a database with `count` devices, and the time that a server needs to open this database when it
+/// starts.
 fn devices(scene: &Scene, count: u32, report: &mut Report) -> Result<(), Failure> {
     eprintln!("{count} devices");
     let state = Arc::new(scene.state("devices.db")?);

@@ -82,8 +82,8 @@ struct Operation {
     of: fn(u32) -> Command,
     /// Number of repetitions in one pass. They take about a tenth of a second.
     timed: u32,
-    /// Two numbers of repetitions. The difference between their instructions, divided by the difference of the two
-    /// numbers, gives the instructions of one repetition.
+    /// Two numbers of repetitions. The difference between the instructions of the two runs, divided by the difference
+    /// of the two numbers, gives the instructions of one repetition.
     counted: (u32, u32),
     /// The limit for the ratio of Tegmen to each peer, and then the limit for Tegmen's instructions. `None` if there is
     /// no limit.

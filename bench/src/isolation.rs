@@ -1,5 +1,6 @@
-//! Measures the requests in established sessions while unauthenticated peers begin RSA handshakes. The server runs on
-//! one processor, and the clients and the unauthenticated peers run on another.
+//! Measures how many requests in established sessions are answered, and how fast, while unauthenticated peers begin RSA
+//! handshakes. The server runs on one processor, and the clients and the unauthenticated peers run on another
+//! processor.
 //!
 //! Sessions with pre-shared keys send requests at a fixed rate. Each request is sent once, and the sessions do not wait
 //! for the answers. Meanwhile unauthenticated peers from many network prefixes begin handshakes with RSA certificates.
@@ -40,7 +41,7 @@ const PASS: Duration = Duration::from_secs(10);
 /// The time after [`PASS`] for which a pass waits for the last answers.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Measures the requests with and without unauthenticated peers. If a software TPM is installed, measures both again
+/// Measures the answers with and without unauthenticated peers. If a software TPM is installed, measures both again
 /// with the server's key in the TPM.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };

@@ -67,8 +67,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Sends the datagrams of the batch. Each goes to its own address, or to the address to which the socket is
-    /// connected.
+    /// Sends the datagrams of the batch. A received datagram is returned to its sender. A datagram that was added with
+    /// [`push`](Self::push) goes to the address to which the socket is connected.
     pub(crate) fn send(&mut self, socket: &UdpSocket) -> io::Result<()> {
         let count = self.count;
         let sent = self.call(count, |headers, count| {

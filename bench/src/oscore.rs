@@ -22,8 +22,8 @@ const READING: [u8; 16] = *b"21.5 degrees C  ";
 const COUNT: u32 = 200_000;
 /// Number of pairs in one pass if two commits are compared.
 const COMPARED: u32 = 50_000;
-/// Two numbers of pairs. The difference between their instructions, divided by the difference of the two numbers, gives
-/// the instructions of one pair.
+/// Two numbers of pairs. The difference between the instructions of the two runs, divided by the difference of the two
+/// numbers, gives the instructions of one pair.
 const COUNTED: (u32, u32) = (100, 1_100);
 
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {

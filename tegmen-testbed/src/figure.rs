@@ -94,7 +94,7 @@ impl Figure {
     }
 
     /// Makes a figure that compares a number of the paper with the value `derived`, which follows from other numbers of
-    /// the paper. They agree if they differ by at most `percent` percent.
+    /// the paper. The two values agree if they differ by at most `percent` percent.
     pub fn follows(id: String, paper: f64, derived: f64, unit: &'static str, percent: f64) -> Self {
         // Exact numbers need no tolerance.
         let near = paper == derived || (derived / paper - 1.0).abs() * 100.0 <= percent;

@@ -81,7 +81,7 @@ impl Topology {
         row.chain(producers).chain((0..consumers).map(|place| [0, first + place])).collect()
     }
 
-    /// Returns the name that the topology has in the names of figures.
+    /// Returns the part of a figure's name that identifies the topology.
     fn name(self) -> String {
         let Self { forwarders, producers, .. } = self;
         let part = if producers == 2 * forwarders { "fig13" } else { "beyond" };
