@@ -23,7 +23,8 @@ use tegmen_host::uri::Scheme;
 
 const VALUE: &[u8] = b"21.5 degrees";
 
-/// Writes the context of the client and the context of the server. The server has the same two identifiers, exchanged.
+/// Writes the context of the client and the context of the server. The Sender ID of each context is the Recipient ID of
+/// the other.
 fn create_contexts(dir: &Path) -> Result<(), Box<dyn Error>> {
     let mut secret = [0; 16];
     HostCrypto::from_os()?.random(&mut secret);

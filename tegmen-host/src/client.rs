@@ -3,10 +3,10 @@
 //! An [`Endpoint`] has sockets (`port`) and one node of the crate `tegmen`, which handles the messages (`engine`), for
 //! any number of sessions. A [`Session`] can be cloned and sent to other threads, and any number of requests and
 //! observations use it at the same time. One lock of the endpoint protects the whole state. No task holds this lock
-//! while it waits. Each waiting request has an entry, which is called its place (`places`) and which stores the waker
-//! of the future. One task of the endpoint (`driver`) receives datagrams and handles timeouts. `connection` has the
-//! methods of one session, which run under the lock. `exchange` makes one exchange, `transfer` assembles bodies from
-//! blocks, and `observation` follows a resource.
+//! while it waits. Each waiting request has an entry, which is called its place (`places`). The entry stores the waker
+//! of the future that waits for the response. One task of the endpoint (`driver`) receives datagrams and handles
+//! timeouts. `connection` has the methods of one session, which run under the lock. `exchange` makes one exchange,
+//! `transfer` assembles bodies from blocks, and `observation` follows a resource.
 
 mod arrivals;
 mod config;
@@ -131,7 +131,7 @@ pub struct Session(Arc<Handle>);
 /// The state that the clones of a session share. Dropping the last clone ends the session.
 struct Handle {
     shared: Arc<Shared>,
-    /// The index of the session in the endpoint.
+    /// The index of the session among the sessions of its endpoint.
     key: usize,
     config: Arc<ClientConfig>,
     remote: SocketAddr,
@@ -287,7 +287,7 @@ impl Session {
 
     /// Returns the identity that the server proved with a public key: the subject of its certificate, or the name of
     /// its raw public key. Returns `None` if the server proved no identity in this way. For a session from
-    /// [`Endpoint::accepted`], returns the identity of the peer in the credentials.
+    /// [`Endpoint::accepted`], returns the identity that the credentials of the endpoint contain for the peer.
     pub fn server(&self) -> Option<String> {
         self.with(|connection| connection.entry.server.clone())
     }

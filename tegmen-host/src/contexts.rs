@@ -7,10 +7,11 @@
 //! ```
 //!
 //! A context can be open in only one process at a time. Before a context uses sequence numbers, it leases a range of
-//! them: it writes the end of this range to disk. A directory that was copied, restored from a backup or truncated is
-//! refused, because its sequence numbers would repeat nonces. [`recover`] then raises the next sequence number above
-//! every number that may have been used. If rederivation is set at both endpoints, such a directory is not refused: the
-//! endpoints derive new keys (RFC 8613, appendix B.2).
+//! them: it writes the end of this range to disk. If a directory was copied, restored from a backup or truncated, its
+//! stored sequence numbers would repeat nonces, so the context cannot be opened. A call of [`recover`] raises the next
+//! sequence number of this context above every number that may have been used, and the context can be opened again. If
+//! rederivation is set at both endpoints, this call is not necessary: the context is opened, and the endpoints derive
+//! new keys (RFC 8613, appendix B.2).
 
 mod agreed;
 mod directory;
@@ -111,7 +112,7 @@ pub enum ContextError {
     Syntax {
         /// Path of the file.
         file: String,
-        /// The number of the line, from 1.
+        /// The number of the wrong line in the file, from 1.
         line: usize,
         /// The error, and the correct form.
         message: String,
@@ -146,7 +147,7 @@ pub enum ContextError {
         at: String,
     },
     /// The context has been used, so it cannot be exported for the other endpoint: the exported context would begin
-    /// with number 0 again, and repeat nonces.
+    /// with sequence number 0 again, and would repeat nonces.
     #[error(
         "{dir}: this context was used, and an exported end would begin with number 0 and repeat nonces. Make a new context \
          with `tegmen oscore new`, or export with --recover, past every number that may have been used"
@@ -170,9 +171,9 @@ pub enum ContextError {
     WhichMember {
         /// The directory.
         dir: String,
-        /// The name in the request, if there is one. No member has this name.
+        /// The member name in the request; `None` if the request has no name. No other member has this name.
         member: Option<String>,
-        /// The names of the other members.
+        /// The names of the other members of the group, separated by commas.
         others: String,
     },
     /// Two contexts of one server are of the same group.
@@ -182,7 +183,7 @@ pub enum ContextError {
     SameGroup {
         /// The directory.
         dir: String,
-        /// The other directory.
+        /// The directory of the other context of this group.
         other: String,
     },
     /// The context has used all its 2^40 sequence numbers.
@@ -249,7 +250,8 @@ impl SharedContext {
         &self.0.name
     }
 
-    /// Returns the principal of the other endpoint. It identifies the sender of each request that this context opened.
+    /// Returns the principal of the other endpoint. Each request that this context opened has this principal as its
+    /// sender.
     pub fn principal(&self) -> Principal {
         self.0.principal
     }
@@ -260,7 +262,7 @@ impl SharedContext {
     }
 }
 
-/// The contexts of a server, found by the kid and the ID Context of a request.
+/// The OSCORE contexts of a server. [`Self::find`] finds a context by the kid and the ID Context in a request.
 #[derive(Clone, Default)]
 pub struct Contexts {
     by_kid: Arc<HashMap<Vec<u8>, Vec<SharedContext>>>,
@@ -342,9 +344,9 @@ impl Contexts {
     }
 
     /// Returns the context that the OSCORE option of a request names (RFC 8613, section 8.2, step 2): the context with
-    /// the same kid and the same ID Context. An option without an ID Context first names the context that also has no
-    /// ID Context. If there is none, it names the context with this kid, provided that only one context has this kid.
-    /// If only one context has the kid, and this context can derive new keys, the ID Context in the option does not
+    /// the same kid and the same ID Context. If the option has no ID Context, returns the context with this kid that
+    /// has no ID Context either. If there is no such context, returns the only context with this kid, if exactly one
+    /// context has it. If the only context with the kid can derive new keys, the ID Context in the option does not
     /// matter.
     pub fn find(&self, option: &OscoreOption<'_>) -> Option<Cow<'_, SharedContext>> {
         let kid = option.kid?;

@@ -177,7 +177,8 @@ pub enum StartError {
     System(std::io::Error),
 }
 
-/// The channel for commands to a shard, and the channel for datagrams that other shards pass to it.
+/// The two ends of the channel for commands to a shard, and then the receiving end of the channel for datagrams that
+/// other shards pass to the shard.
 type Channels =
     ((mpsc::UnboundedSender<Command>, mpsc::UnboundedReceiver<Command>), mpsc::Receiver<cid_routing::Passed>);
 
@@ -259,7 +260,7 @@ pub struct Totals {
     pub table_bytes: usize,
     /// Number of requests that the server answered.
     pub requests: u64,
-    /// Sessions established, by kind: see [`Kind`].
+    /// The number of sessions that were established since the start of the server, for each [`Kind`] of key exchange.
     pub established: [u64; Kind::NAMES.len()],
     /// The counts of tickets and session ids that were issued and accepted.
     pub resumption: ResumptionCounters,

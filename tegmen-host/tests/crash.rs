@@ -79,7 +79,7 @@ struct World {
     counts: Counts,
     next_request: u64,
     delivered: HashSet<u64>,
-    /// Every request that was sent. The first value is the end that receives the request.
+    /// Every request that was sent. The first value is the receiver of the request: the mote or the host.
     seen: Vec<(Which, Vec<u8>)>,
 }
 
@@ -302,8 +302,8 @@ fn crashes() -> u64 {
     std::env::var("TEGMEN_CRASHES").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000)
 }
 
-/// A directory that is removed at the end. It is in memory if the system has `/dev/shm`, because the test writes each
-/// reservation of numbers to disk.
+/// A directory that is removed at the end. The test often writes reservations of numbers to disk, so the directory is
+/// in memory if the system has `/dev/shm`.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -261,7 +261,7 @@ impl Running {
     }
 }
 
-/// The number of seconds within which OpenSSL ends by itself, as an argument of `timeout`.
+/// Maximum running time of OpenSSL in seconds, as an argument of the program `timeout`.
 const MINUTES: &str = "120";
 
 /// A directory with the files of a client.

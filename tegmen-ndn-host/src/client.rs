@@ -199,8 +199,8 @@ impl Client {
         }
     }
 
-    /// Sends an Interest up to three times, and waits for an answer for the time `within` each time. Returns the Data
-    /// packet that answers it. While this function waits, it drops all other packets that arrive.
+    /// Sends an Interest up to three times. After each transmission, waits for an answer for the time `within`. Returns
+    /// the Data packet that answers the Interest. While this function waits, it drops all other packets that arrive.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -308,7 +308,7 @@ fn answers(interest: &[u8], data: &[u8]) -> bool {
     tegmen_ndn::tables::answers(&asked.interest.name, asked.interest.can_be_prefix, &data.data.name, Some(&digest))
 }
 
-/// Checks the status code in a ControlResponse.
+/// Returns an error unless the ControlResponse in a Data packet has the status code 200.
 fn check_response(data: &[u8]) -> Result<(), ClientError> {
     let understood = || {
         let data = ReceivedData::parse(data).ok()?;
@@ -326,7 +326,7 @@ fn check_response(data: &[u8]) -> Result<(), ClientError> {
     }
 }
 
-/// Parses the text of a name. Returns the value of its Name element.
+/// Parses the text form of a name, such as `/kitchen/temp`. Returns the value of the Name element.
 ///
 /// # Errors
 /// [`UriError`](tegmen_ndn::UriError).

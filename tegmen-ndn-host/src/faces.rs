@@ -53,8 +53,8 @@ pub(crate) struct Face {
     /// The key of a UDP face in the table of remote addresses: the number of the socket, and the remote address. It is
     /// `None` for other faces.
     by_remote: Option<(usize, SocketAddr)>,
-    /// The state of acknowledgements and retransmissions. It is `None` if the face is not a UDP face of a reliable
-    /// node.
+    /// The state of acknowledgements and retransmissions. It is `None` if the face is not a UDP face, or if the setting
+    /// [`Config::reliable`](crate::node::Config::reliable) of the node is false.
     pub(crate) reliability: Option<Box<Reliability>>,
 }
 
@@ -189,11 +189,11 @@ pub(crate) struct FaceTable {
     pub(crate) commands: VecDeque<(FaceId, Box<[u8]>)>,
     /// The face that received the packet which is being forwarded now.
     pub(crate) from: FaceId,
-    /// The time of the packet that is being forwarded.
+    /// The time at which the node began to forward the current packet.
     pub(crate) now: Instant,
-    /// True if UDP faces are reliable.
+    /// True if UDP faces acknowledge LpPackets, and retransmit LpPackets that the neighbour does not acknowledge.
     reliable: bool,
-    /// The reliable faces that have to send an acknowledgement, or that wait for an acknowledgement.
+    /// The UDP faces that have to send an acknowledgement, or that wait for an acknowledgement.
     busy: HashSet<FaceId>,
     pub(crate) totals: Counters,
 }
@@ -261,7 +261,7 @@ impl FaceTable {
         }
     }
 
-    /// Records the TxSequence and the acknowledgements in a received LpPacket.
+    /// Processes the acknowledgements of a received LpPacket, and records its TxSequence, so that it is acknowledged.
     pub(crate) fn note(&mut self, id: FaceId, now: Instant, sequence: Option<u64>, acks: impl Iterator<Item = u64>) {
         let Some(reliability) = self.get(id).and_then(|face| face.reliability.as_mut()) else { return };
         acks.for_each(|ack| reliability.acknowledged(now, ack));

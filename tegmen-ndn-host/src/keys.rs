@@ -218,7 +218,7 @@ impl Key {
     }
 
     /// Makes a certificate for a public key, and signs it with this key. `locator` is the KeyLocator of the
-    /// certificate, which names this key or a certificate of this key.
+    /// certificate: the name of this key, or of a certificate of this key.
     ///
     /// # Errors
     /// [`WriteError`].

@@ -127,8 +127,8 @@ struct Node {
 pub struct Schema {
     nodes: Vec<Node>,
     start: usize,
-    /// The number of tags with a name. Higher tags belong to patterns without a name. Such a pattern binds no
-    /// component.
+    /// The number of patterns with a name. Tags up to this number belong to these patterns. Higher tags belong to
+    /// patterns without a name, which bind no component.
     named: u64,
     symbols: BTreeMap<u64, String>,
 }
@@ -220,8 +220,9 @@ impl Schema {
         self.check_loops()
     }
 
-    /// Removes nodes that sign no remaining node, until no such node is left. Returns an error if nodes remain, because
-    /// their keys sign each other in a loop.
+    /// Checks that keys do not sign each other in a loop. Takes each node out of a copy of the tree if no remaining
+    /// node names it as a key node. Returns an error if nodes remain at the end, because their keys sign each other in
+    /// a loop.
     fn check_loops(&self) -> Result<(), SchemaError> {
         let mut signed = vec![0usize; self.nodes.len()];
         for key in self.nodes.iter().flat_map(|node| &node.keys) {

@@ -75,8 +75,8 @@ pub struct HostFib {
     lengths: Lengths,
 }
 
-/// Counts names by their number of components, so that a search skips the numbers of components that no name has. The
-/// last count is the number of all names with 31 or more components.
+/// Counts names by their number of components. A search uses these counts to skip each number of components that no
+/// name has. The last count is the number of all names with 31 or more components.
 #[derive(Debug, Default)]
 struct Lengths([u32; 32]);
 
@@ -316,7 +316,8 @@ impl HostPit {
         self.clock.saturating_add_signed(ahead.into())
     }
 
-    /// Removes the obsolete timers from the heap if the heap has more than two timers for each Interest, and 1024 more.
+    /// Removes the obsolete timers from the heap if the heap has more than 1024 timers and two further timers for each
+    /// Interest.
     fn compact(&mut self) {
         if self.timers.len() <= 2 * self.len() + 1024 {
             return;

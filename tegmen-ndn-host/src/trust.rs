@@ -26,26 +26,28 @@ const MAX_KEPT: usize = 256;
 pub enum TrustError {
     /// An anchor is not a certificate.
     Anchor(CertificateError),
-    /// An anchor is not valid now, or its own signature is wrong. The values are the anchor, and the reason.
+    /// An anchor is not valid now, or its own signature is wrong. The values are the name of the anchor, and the
+    /// reason.
     AnchorRefused(String, Refusal),
-    /// The anchors do not fit the schema. The value is an anchor that matches no root of trust of the schema, or a root
-    /// of trust that no anchor matches.
+    /// The anchors do not fit the schema. The value is the name of an anchor that matches no root of trust of the
+    /// schema, or the rule of a root of trust that no anchor matches.
     AnchorOfSchema(String),
     /// The packet with this name does not name the key that signed it.
     NoKey(String),
     /// The packet that the KeyLocator names is not a certificate. The values are the KeyLocator, and the error.
     Certificate(String, CertificateError),
-    /// The certificate does not prove the origin of the packet. The values are the packet, the certificate, and the
-    /// reason.
+    /// The certificate does not prove the origin of the packet. The values are the name of the packet, the name of the
+    /// certificate, and the reason.
     Refused(String, String, Refusal),
-    /// The schema does not allow the key to sign the name of the packet. The values are the packet, and the certificate
-    /// of the key.
+    /// The schema does not allow the key to sign the name of the packet. The values are the name of the packet, and the
+    /// name of the key's certificate.
     Rule(String, String),
     /// The certificate with this name is signed with its own key, and is not an anchor.
     SelfSigned(String),
     /// The certificate with this name is in the chain twice.
     Loop(String),
-    /// The chain has more than [`MAX_CHAIN`] certificates. The value is the first certificate beyond this maximum.
+    /// The chain has more than [`MAX_CHAIN`] certificates. The value is the name of the first certificate beyond this
+    /// maximum.
     TooLong(String),
     /// The certificate with this name could not be fetched.
     NotFetched(String, ClientError),

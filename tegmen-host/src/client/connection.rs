@@ -45,9 +45,9 @@ const IPV6_HEADER: u32 = 40;
 /// Minimum length of datagrams, in bytes. The client does not reduce the length below this value, even if the MTU of
 /// the path is smaller.
 const LEAST_MTU: u16 = 128;
-/// The time that must pass between the first retransmission after the last datagram from the server and a further
-/// retransmission. That further retransmission begins a last wait of [`LAST_WAIT`]. If no datagram comes in the last
-/// wait, the server counts as silent. This is 8 to 11 seconds after the first transmission.
+/// Minimum time between the first retransmission that follows the last datagram from the server, and the retransmission
+/// with which the client begins its last wait of [`LAST_WAIT`]. If no datagram comes in the last wait, the server
+/// counts as silent. This happens 8 to 11 seconds after the first transmission of the message.
 const BETWEEN_REPEATS: Duration = Duration::from_secs(4);
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
@@ -61,7 +61,7 @@ pub(super) struct SessionEntry {
     pub(super) remote: SocketAddr,
     pub(super) protection: Protection,
     pub(super) peer: PeerId,
-    /// The principal of the requests that the server sends to this client.
+    /// The principal that requests have if the server sends them to this client. The rights of the server depend on it.
     pub(super) principal: Principal,
     /// True if the peer opened the session.
     pub(super) is_accepted: bool,
@@ -105,7 +105,7 @@ pub(super) struct SessionEntry {
     /// Number of open observations.
     pub(super) observations: usize,
     pub(super) reconnects: u32,
-    /// The earliest time for which the handling of this entry is planned.
+    /// The next time at which the endpoint wakes the futures of this session whose waiting time has ended.
     pub(super) armed: Instant,
 }
 

@@ -27,7 +27,8 @@ pub struct Discovered {
     pub response: Response,
 }
 
-/// Number of transmissions of a request. There are several, because no member of a group acknowledges the request.
+/// Number of times that the client sends a request. One time is not enough, because no member of a group acknowledges
+/// it.
 const TRANSMISSIONS: u32 = 3;
 
 /// Sends a request to a group, up to three times within `wait`, and returns the first authentic response. The context

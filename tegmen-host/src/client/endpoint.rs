@@ -333,8 +333,8 @@ impl Endpoint {
     }
 
     /// Returns the principal of the server in a session with these settings. If the server sends requests to this
-    /// endpoint, the requests have this principal. The principal belongs to the pre-shared key in the settings. Without
-    /// a pre-shared key, the server has no rights: [`Principal::NOBODY`].
+    /// endpoint, their sender is this principal, on which the rights depend. The credentials give the principal for the
+    /// pre-shared key in the settings. Without a pre-shared key, the server has no rights: [`Principal::NOBODY`].
     fn principal_of(&self, config: &ClientConfig) -> Principal {
         let engine = self.lock();
         match (&engine.io.arrivals.serving, &config.trust.key) {
@@ -344,8 +344,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the peer that opened a session over this path, and the principal that the peer proved; `None` if no peer
-    /// did.
+    /// Returns the peer that opened a session over this path, and the principal that the peer proved. Returns `None` if
+    /// no peer opened a session over this path.
     fn accepted_peer(&self, path: &Path) -> Option<(PeerId, Principal)> {
         let peers = &mut self.lock().io.node.endpoint.peers;
         let peer = peers.find(path, Phase::Established)?;

@@ -58,7 +58,7 @@ pub enum ClientError {
     Refused {
         /// The address of the server.
         remote: SocketAddr,
-        /// The default port of the scheme, as a text for the message.
+        /// A text for the error message, which names the default port of `coap` or `coaps`.
         other: &'static str,
     },
     /// The server did not answer at all.
@@ -80,7 +80,7 @@ pub enum ClientError {
         remote: SocketAddr,
         /// The identity that was used.
         identity: String,
-        /// The reaction of the server that shows this error.
+        /// The name of the alert that the server sent.
         detail: &'static str,
     },
     /// The server answered the ClientHello, and sent nothing afterwards.
@@ -176,7 +176,7 @@ pub enum ClientError {
         /// The error.
         problem: &'static str,
     },
-    /// The server rejected the message.
+    /// The server rejected the message with a Reset message.
     #[error("{remote} answered with Reset: it does not take such a message")]
     Reset {
         /// The address.

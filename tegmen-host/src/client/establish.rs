@@ -183,7 +183,7 @@ impl Session {
     }
 
     /// True if a request that failed with `error` can be sent again. `since` is the value of [`Session::reconnects`]
-    /// when the request was sent. If that session has ended, the request needs a new session.
+    /// when the request was sent. If the session over which it was sent has ended, the request needs a new session.
     pub(super) fn may_try_again(&self, error: &ClientError, since: u32) -> bool {
         let is_closed = matches!(error, ClientError::Closed { .. });
         self.config().recovery.reconnect && !is_closed && (self.was_lost(since) || error.is_passing())

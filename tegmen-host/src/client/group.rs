@@ -184,7 +184,7 @@ pub(super) fn join<F: FnMut(Member, Response)>(
 type Table = OnePeer<Exchanges<Fixed<1, 0, 1, 1>>>;
 type Asker<S, G> = Node<Table, ClientOnly, Parts<(), (), S, (), (), (), Requests, G>>;
 
-/// The address of a member, and the identity that OSCORE proved.
+/// The address of a member that responded, and the principal of the member that OSCORE proved.
 pub(super) type Member = (SocketAddr, Principal);
 
 /// A client of a group, which sends requests and waits for responses.
@@ -267,9 +267,9 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
         }
     }
 
-    /// Sends the request with the protection of Axiom. `part` contains the values of the message that the request does
-    /// not contain. If `part` contains a token, the client accepts responses without a time limit, and the request
-    /// replaces an earlier request with this token.
+    /// Sends the request with the protection of Axiom. `part` contains the values of the message that are not in
+    /// `request`, such as the value of an Echo option. If `part` contains a token, the client accepts responses without
+    /// a time limit, and the request replaces an earlier request with this token.
     pub(super) async fn ask_protected(
         &mut self,
         membership: &Membership,
@@ -427,7 +427,8 @@ struct Requests {
     open: Vec<Open>,
     /// Maximum number of open requests.
     most: usize,
-    /// The number that the next request gets. `None` before the first request, for which the node gives the number.
+    /// The number that the next request gets. `None` before the first request, because the node chooses the first
+    /// number.
     next: Option<u32>,
 }
 
@@ -437,8 +438,8 @@ struct Open {
     until: Instant,
     /// The group, the epoch and the truncated sequence number of the request, if Axiom protects the request.
     sealed: Option<(Address, u16, u64)>,
-    /// The members that sent a response. The value is the order of the member's notifications; `None` if the member
-    /// sends no notifications.
+    /// The members that sent a response. The value is the Observe number of the member's last response and the time at
+    /// which this response came; `None` if the response had no Observe option.
     members: HashMap<Address, Option<Order>>,
     /// True if the request registers an observation at the members.
     observes: bool,

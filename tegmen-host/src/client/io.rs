@@ -60,8 +60,8 @@ impl PeerExchanges for Attached {
 }
 
 impl Attached {
-    /// Stores the reservation of the number of the peer's principal. No other principal gets this number until the peer
-    /// leaves the peer table.
+    /// Stores the reservation of the number that identifies the peer's principal. The credentials give this number to
+    /// no other principal until the peer leaves the peer table.
     pub(super) fn hold(&mut self, held: Option<Held>) {
         self.heard.hold(held);
     }
@@ -172,8 +172,8 @@ impl Io {
         self.forgotten.give_back(&mut self.node.storage);
     }
 
-    /// Raises the number of concurrent requests to each peer to `nstart`, if the number was lower. Each session also
-    /// has its own limit.
+    /// Raises the maximum number of concurrent requests to each peer to `nstart`, if the maximum was lower. Each
+    /// session also has its own maximum.
     pub(super) fn allow_nstart(&mut self, nstart: usize) {
         self.nstart = self.nstart.max(nstart);
         self.node.set_nstart(self.nstart);
@@ -196,7 +196,7 @@ impl Io {
         self.node.endpoint.peers.peer(peer).map(|peer| *peer.path())
     }
 
-    /// Sets the time at which the endpoint handles a session.
+    /// Makes sure that the endpoint handles a session at the time `at`, or earlier.
     pub(super) fn arm(&mut self, (key, armed): (usize, &mut Instant), at: Instant) {
         if at < *armed {
             *armed = at;

@@ -110,8 +110,8 @@ impl Places {
         self.all.get_mut(at)
     }
 
-    /// Removes the request with the index `at`, after its exchange has ended, and keeps the index. Returns the id of
-    /// the request.
+    /// Removes the request with the index `at`, after its exchange has ended. The index remains taken. Returns the id
+    /// of the request; `None` if the request was not sent.
     pub(super) fn forget_request(&mut self, at: usize) -> Option<RequestId> {
         self.answered(at);
         self.get(at)?.request.take()

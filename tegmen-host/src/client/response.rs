@@ -73,7 +73,7 @@ impl Response {
 }
 
 /// Maximum number of bytes of options that a response stores without a separate allocation. It is enough for two
-/// options with formats, an ETag, Max-Age, Observe and a Block option.
+/// options whose value is a Content-Format, and for an ETag, Max-Age, Observe and a Block option.
 const INLINE: usize = 46;
 /// Bytes in front of each value: 2 bytes for the number of the option, and 2 bytes for the length of the value.
 const OPTION_HEAD: usize = 4;

@@ -2,9 +2,10 @@
 //! server and each identity of the client.
 //!
 //! The file contains the master secret of the last session, so only the owner of the file can read it. The file is
-//! valid for the lifetime that the server gave. But when the session begins, the client notes how long it trusts the
-//! certificate of the server, and the file is not valid after this time. If the trust settings change (anchors, pins or
-//! revocation lists), the file is no longer valid, and the client makes a full handshake.
+//! valid for the lifetime that the server gave. But at the beginning of the session, the client also stores the time
+//! until which it trusts the certificate of the server, and the file is not valid after this time. If the trust
+//! settings change (anchors, pins or revocation lists), the file is no longer valid, and the client makes a full
+//! handshake.
 
 use super::resumable::Offer;
 use super::{ClientConfig, ClientError};
@@ -64,8 +65,8 @@ impl Drop for StoredSession {
 }
 
 impl ResumptionStore {
-    /// Opens the store of the session with `remote`; `None` if the settings do not resume sessions. A session in the
-    /// file is ignored if it has expired, has other trust settings, or cannot be read.
+    /// Opens the store of the session with `remote`. Returns `None` if the settings do not resume sessions. Ignores a
+    /// session in the file that has expired, that was stored under other trust settings, or that cannot be read.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr) -> Result<Option<Self>, ClientError> {
         let Some(dir) = &config.state.resume else { return Ok(None) };
         let trust = match &config.trust.public_keys {

@@ -53,7 +53,7 @@ impl Round {
         clock::now() >= stale.min(self.latest)
     }
 
-    /// Takes a response of a member. Returns false if the response came soon after a registration, and only repeats the
+    /// Takes a response of a member. Returns false if the response came before the time `end`, and only repeats the
     /// last representation of this member.
     pub(super) fn is_news(&mut self, from: IpAddr, response: &Response) -> bool {
         let (now, mut state) = (clock::now(), Observation::default());

@@ -15,8 +15,8 @@ use tegmen::identity::Principal;
 /// Maximum number of contexts on which the server and one peer agreed by EDHOC. A further context replaces the oldest
 /// context of this peer.
 const MOST_OF_A_PEER: usize = 8;
-/// Maximum number of contexts from tokens of one client that have not opened a request yet. A further context replaces
-/// the oldest of these contexts.
+/// Maximum number of unused contexts from tokens of one client. A context is unused until it opens its first request. A
+/// further unused context replaces the oldest of them.
 const MOST_UNUSED: usize = 4;
 /// The lifetime of a context on which a peer agreed by EDHOC. Afterwards the server no longer knows the context, so the
 /// peer has to agree on new keys.

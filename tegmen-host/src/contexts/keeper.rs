@@ -201,7 +201,7 @@ pub(super) fn without_number(error: ContextError) -> ProtectError {
     }
 }
 
-/// Makes a directory with this text as the file of the context, and with these sequence numbers.
+/// Makes a directory. Writes `text` to the file of the context, and `numbers` to the file of sequence numbers.
 ///
 /// # Errors
 /// [`ContextError::Exists`], [`ContextError::NotWritten`].
@@ -279,7 +279,8 @@ pub(super) fn used(dir: &Path, terms: &Terms) -> Result<Used, ContextError> {
 }
 
 /// Raises the next sequence number of a context above every number that may have been used, and returns the new number.
-/// The time since the creation of the context limits the numbers that may have been used: see [`allowance`].
+/// A context may reserve only a limited number of sequence numbers in each millisecond, so the age of the context shows
+/// which numbers it cannot have used: see [`allowance`].
 ///
 /// # Errors
 /// [`ContextError`]; [`ContextError::InUse`] while another process has the context open.

@@ -17,9 +17,9 @@ pub fn used(dir: &Path) -> Result<Used, ContextError> {
 }
 
 /// Raises the next sequence number of a context above every number that may have been used, and returns the new number.
-/// Use this for a context whose numbers cannot be trusted. The time since the creation of the context limits the
-/// numbers that may have been used. The context may be a context between two endpoints, or the context of a group
-/// member.
+/// Use this for a context whose numbers cannot be trusted. A context may reserve only a limited number of sequence
+/// numbers in each millisecond, so the age of the context shows which numbers it cannot have used. The context may be a
+/// context between two endpoints, or the context of a group member.
 ///
 /// # Errors
 /// [`ContextError`]; [`ContextError::InUse`] while another process has the context open.

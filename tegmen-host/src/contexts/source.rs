@@ -109,7 +109,8 @@ pub(super) fn is_time(text: &str) -> bool {
 /// The description of a valid time, for error messages.
 pub(super) const NO_TIME: &str = "a time with its zone, as 2027-12-31T00:00:00Z";
 
-/// The time of creation of a context whose file contains none: the beginning of 2026.
+/// The time of creation that is assumed for a context whose file has no such time: the beginning of 2026, in seconds
+/// since 1970.
 pub(super) const EARLIEST: u64 = 1_767_225_600;
 
 /// Returns a time in the form that files use.

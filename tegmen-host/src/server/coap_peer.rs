@@ -10,7 +10,7 @@ use tegmen::time::{Duration, Instant};
 /// The exchanges of one peer of a server. Their messages are in the pool of the shard.
 type PeerExchanges = Exchanges<ExchangePool>;
 
-/// The exchanges of peers that were forgotten. Their memory in the pool has not been freed yet.
+/// The exchanges of forgotten peers. The memory of these exchanges in the exchange pool has not been freed yet.
 #[derive(Clone, Default)]
 pub(crate) struct Forgotten(Arc<Mutex<Vec<PeerExchanges>>>);
 
@@ -29,8 +29,8 @@ impl Forgotten {
 pub(crate) struct Attached {
     /// The CoAP state of the peer; `None` until the peer sends a message.
     heard: Option<Box<Heard>>,
-    /// The reservation of the number of the peer's principal. No other principal gets this number until the entry is
-    /// dropped. `None` if there is no reservation.
+    /// The reservation of the number that identifies the peer's principal; `None` if there is no reservation. The
+    /// credentials give this number to no other principal until the entry is dropped.
     held: Option<Held>,
 }
 
@@ -65,8 +65,8 @@ impl Forgettable for Attached {
 }
 
 impl Attached {
-    /// Stores the reservation of the number of the peer's principal. No other principal gets this number until the peer
-    /// leaves the peer table.
+    /// Stores the reservation of the number that identifies the peer's principal. The credentials give this number to
+    /// no other principal until the peer leaves the peer table.
     pub(crate) fn hold(&mut self, held: Option<Held>) {
         self.held = held;
     }

@@ -42,8 +42,8 @@ pub struct ServerConfig {
     pub sessions: ServerSessions,
     /// The settings of resumption; `None` turns it off.
     pub resumption: Option<ResumptionConfig>,
-    /// The devices in whose name the server opens or resumes sessions. The tickets and session ids of these devices do
-    /// not depend on [`Self::resumption`].
+    /// The devices in whose name the server opens or resumes sessions; `None` if there are no such devices. The tickets
+    /// and session ids of these devices do not depend on [`Self::resumption`].
     pub delegate: Option<Arc<dyn Delegate>>,
     /// The label of the keying material that each session exports (RFC 5705), and the function that receives it. With
     /// `None`, sessions export nothing.
@@ -118,9 +118,9 @@ pub struct ServerCoap {
     /// Number of requests that one peer may make in a second. Further requests are answered with 4.29 (RFC 8516). 0
     /// sets no limit.
     pub requests_per_second: u32,
-    /// True if a client without DTLS has to prove its address before the server sends it a response more than three
-    /// times as long as its request (RFC 9175, section 2.4). Clients that do not support the Echo option are then not
-    /// served.
+    /// True if a client without DTLS has to prove its address before the server sends it a long response (RFC 9175,
+    /// section 2.4). A response is long if it has more than three times as many bytes as the request. Clients that do
+    /// not support the Echo option are then not served.
     pub verify_addresses: bool,
     /// The maximum number of consecutive non-confirmable notifications. With 0 each notification is confirmable, and
     /// the server sends no second notification before the client acknowledges the first. While the client sends
@@ -129,9 +129,9 @@ pub struct ServerCoap {
     pub unconfirmed_notifications: u8,
     /// Maximum length in bytes of a request body, or of a response body of a method other than GET (RFC 7959).
     pub max_body: usize,
-    /// Maximum number of bytes in memory of request bodies, and of response bodies of methods other than GET, for all
-    /// peers and shards together. Bodies without DTLS and without OSCORE can take half of these bytes. If the value is
-    /// less than four times [`Self::max_body`], a body of maximum length may find no space.
+    /// Maximum number of bytes that request bodies, and response bodies of methods other than GET, take in memory, for
+    /// all peers and shards together. Bodies without DTLS and without OSCORE can take half of these bytes. If the value
+    /// is less than four times [`Self::max_body`], a body of maximum length may find no space.
     pub max_bodies: usize,
     /// Maximum number of bytes in memory for the exchanges of all peers and shards together. Three quarters are for
     /// replies: for EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2) a repeated request gets the same reply, and is

@@ -89,8 +89,9 @@ pub enum Event {
         #[serde(serialize_with = "dated")]
         at: SystemTime,
     },
-    /// A list of revoked clients is overdue. Until the list is replaced, the server refuses all clients of the
-    /// authority that issued the list. The event is reported once for each list.
+    /// The time has passed by which the operator had to replace a revocation list for clients. Until the list is
+    /// replaced, the server refuses all clients of the authority that issued the list. The event is reported once for
+    /// each list.
     RevocationDue {
         /// The time by which the operator had to replace the list.
         #[serde(serialize_with = "dated")]
@@ -186,8 +187,9 @@ pub struct Answered {
     /// The number of bytes of the response body. If the body was in blocks, this is the sum of all blocks.
     #[serde(rename = "response_bytes")]
     pub sent: usize,
-    /// True if this event reports only one block of a transfer. A separate event, in which this value is false, reports
-    /// the whole transfer. It is the event of the last block of a request body, or of the first block of a response.
+    /// True if this event reports only one block of a transfer. Another event, in which this value is false, reports
+    /// the whole transfer: the event for the last block of a request body, or the event for the first block of a
+    /// response body.
     pub block: bool,
     /// The cause of a 5.xx response. The client does not receive this text.
     pub cause: Option<String>,

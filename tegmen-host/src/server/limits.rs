@@ -10,7 +10,7 @@ use tegmen::address::Address;
 use tegmen::dtls::Roles;
 use tegmen::time::Instant;
 
-/// The rates of ClientHellos that all shards together answer.
+/// The maximum rates of the ClientHellos that all shards together answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HelloLimits {
     /// Maximum number of ClientHellos in a second from one /24 (IPv4) or /56 (IPv6) prefix; 0 sets no limit. A burst

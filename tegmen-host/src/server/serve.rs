@@ -52,17 +52,17 @@ pub(crate) struct CoapServer<A> {
     pub(super) limits: ServerLimits,
     /// The memberships in groups. Their events are reported to the operator.
     pub(super) memberships: Memberships,
-    /// The ledger of the memory for bodies, which all shards share.
+    /// The ledger, which counts the bytes that bodies of requests and responses take in memory. All shards share it.
     pub(super) bodies: Arc<Ledger>,
     /// The flag that the store of bodies sets to true when the ledger refuses memory.
     pub(super) bodies_refused: Arc<AtomicBool>,
     /// The number of answered requests.
     pub(super) requests: u64,
-    /// The number of requests that were answered with 5.03 because the exchange pool was full.
+    /// The number of requests that were answered with 5.03 because the memory for exchanges was full.
     pub(super) refused: u64,
     /// The requests whose response is deferred.
     pub(crate) deferrals: Deferrals,
-    /// The exchanges of peers that were forgotten. Their memory still has to be returned to the exchange pool.
+    /// The exchanges of forgotten peers. The memory of these exchanges still has to be returned to the exchange pool.
     pub(crate) forgotten: Forgotten,
     /// The details of the current request, for the report to the operator.
     pub(super) report: Report,
@@ -91,9 +91,9 @@ pub(crate) struct Resources<A> {
     /// The path of the last request with a deferred response.
     last_deferred: Arc<str>,
     pub(super) cause: Cell<Option<String>>,
-    /// The number of the newest responder.
+    /// The number of the newest responder, which is the right to send a deferred response.
     responders: Cell<u64>,
-    /// The number of the current request's responder, if the response is deferred.
+    /// The number of the responder for the current request; `None` if the response is not deferred.
     deferred: Cell<Option<u64>>,
     /// The length in bytes of the request body that the application has handled; `None` if the application has not
     /// handled the current request.
@@ -283,7 +283,7 @@ impl<A: Application> CoapServer<A> {
         }
     }
 
-    /// Returns the memory of forgotten peers to the exchange pool, and removes expired replies from it.
+    /// Returns the memory of forgotten peers to the exchange pool, and removes expired replies from the pool.
     pub(crate) fn give_back(&mut self, pool: &mut ExchangePool, now: Instant) {
         self.forgotten.give_back(pool);
         pool.tick(now);
@@ -305,9 +305,9 @@ impl<A: Application> CoapServer<A> {
         Some(request)
     }
 
-    /// Prepares the handling of a request on which the policy has decided. Returns the copy of its message, and the
-    /// bytes that the copy takes in the ledger. Returns `None` if there was no memory for the copy when the request
-    /// came.
+    /// Prepares the handling of a request on which the policy has decided. Returns the copy of the request message, and
+    /// the [`Share`] that counts the bytes of the copy in the ledger. Returns `None` if there was no memory for the
+    /// copy when the request came.
     pub(crate) fn begin_decision(&mut self, request: &mut DeferredRequest) -> Option<(Vec<u8>, Share)> {
         let (copy, share) = request.copy.take()?;
         if let Ok(message) = MessageRef::parse(&copy) {

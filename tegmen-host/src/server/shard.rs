@@ -84,7 +84,7 @@ pub(super) struct Shard<A> {
     store_answers_every: Duration,
     /// The handshakes that wait for a private-key operation.
     signing: Signing,
-    /// The answers to handshakes that ask the key store for a key. Each answer waits until the time at which it may be
+    /// The answers of the key store to handshakes that need a key. Each answer waits until the time at which it may be
     /// used.
     held: Held,
     tried: Tried,
@@ -94,7 +94,7 @@ pub(super) struct Shard<A> {
     exporter: Option<Exporter>,
 }
 
-/// Maximum number of batches that are received from one socket before the next socket is read.
+/// Maximum number of batches of datagrams that are received from one socket before the next socket is read.
 const BATCHES: usize = 16;
 /// The minimum time between two runs of the work that is due each second. It is shorter than a second, because a timer
 /// can fire early.

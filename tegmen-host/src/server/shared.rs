@@ -31,7 +31,7 @@ pub(super) struct Shared<'a, A> {
     pub(super) keys: PublicKeys,
     pub(super) resumption: ServerResumption,
     pub(super) gate: Arc<Gate>,
-    /// The ledger of the memory for bodies.
+    /// The ledger, which counts the bytes that bodies of requests and responses take in memory.
     pub(super) bodies: Arc<Ledger>,
     /// The queues of datagrams that one shard passes to another.
     pub(super) to_shards: Vec<mpsc::Sender<Passed>>,

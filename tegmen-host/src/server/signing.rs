@@ -17,8 +17,8 @@ const AT_WORK: usize = 2;
 /// The minimum and the maximum of the limit of waiting handshakes. Between these two values, the limit is the number of
 /// operations in half a second, because a client repeats its ClientHello after a second.
 const WAITING: (usize, usize) = (16, 1024);
-/// After a pause without operations, the worker executes some operations without delay: as many as its rate permits in
-/// this time.
+/// A time that limits bursts: after a pause without operations, the worker executes as many operations without delay as
+/// its rate permits in 50 ms.
 const CATCH_UP: Duration = Duration::from_millis(50);
 /// The nice value of the worker. If there are fewer cores than threads, the shards run first.
 #[cfg(target_os = "linux")]
@@ -27,7 +27,7 @@ const NICE: i32 = 10;
 /// The handshakes of one shard that wait for a private-key operation.
 pub(super) struct Signing {
     waiting: VecDeque<(PeerId, IpAddr)>,
-    /// The number of handshakes in `waiting` from each network prefix.
+    /// The number of waiting handshakes from each network prefix.
     shares: Shares,
     max_waiting: usize,
     at_work: usize,

@@ -55,8 +55,8 @@ pub enum InheritError {
     System(std::io::Error),
 }
 
-/// Returns the number of shards. If the settings contain 0 and there are inherited sockets, this is the number of
-/// inherited sockets of the first address. If there are none, this is the number of cores.
+/// Returns the number of shards. If the settings contain 0, this is the number of inherited sockets of the first
+/// address at which the server listens. Without any inherited sockets, 0 means the number of cores.
 pub(super) fn shards(config: &ServerConfig, inherited: &[UdpSocket]) -> usize {
     let first = config.listen.first().map(|listen| listen.address);
     let of_first = inherited.iter().filter(|socket| socket.local_addr().ok() == first).count();

@@ -11,11 +11,12 @@ use zeroize::Zeroizing;
 #[derive(Debug)]
 pub(crate) struct Cut;
 
-/// One end of the context.
+/// One of the two endpoints of the context: the mote or the host.
 pub(crate) trait End {
     fn context(&mut self) -> &mut RederivableContext;
 
-    /// Reserves message numbers (a lease) if none is left. If this returns [`Cut`], the end has restarted.
+    /// Reserves message numbers (a lease) if none is left. If this returns [`Cut`], the power failed, and the endpoint
+    /// has restarted.
     fn lease_one(&mut self) -> Result<(), Cut>;
 }
 

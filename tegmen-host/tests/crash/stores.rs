@@ -40,7 +40,8 @@ pub(crate) struct Server {
     dir: PathBuf,
     open: Option<(Database, Sessions)>,
     session: Option<(SessionName, u32)>,
-    /// The end of the reserved record numbers (the lease) that is durable. The writing thread of the database sets it.
+    /// The end of the reserved record numbers (the lease) that is durable. The writing thread of the database sets this
+    /// value.
     durable: Arc<AtomicU32>,
     asked: u32,
     backup: Option<Vec<(PathBuf, Vec<u8>)>>,

@@ -1,5 +1,5 @@
-//! Tests that the entry of a response does not answer other requests: of other groups, for other origins, or of clients
-//! with other rights.
+//! Tests that the cache entry of a response does not answer other requests: of other groups, for other origins, or of
+//! clients with other rights.
 
 use crate::world::{Line, Member, Options, Origin, Person, get, open_proxy, settings, with};
 use std::collections::HashMap;
@@ -15,8 +15,8 @@ use tegmen_host::uri::Scheme;
 
 const KEY: &[u8] = b"0123456789abcdef";
 
-/// A proxy for one origin. The proxy can have a fault: a flag is false if the key of a cache entry lacks this part of
-/// the request.
+/// A proxy for one origin. The proxy can have a fault: if a field is false, the keys of cache entries do not contain
+/// the part of the request that the field names.
 struct Mutant {
     has_oscore: bool,
     has_hash: bool,

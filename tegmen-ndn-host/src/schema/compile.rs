@@ -201,7 +201,7 @@ struct Chain {
 }
 
 /// Replaces each reference to a rule by the name of that rule. A rule with several sets of constraints becomes several
-/// chains.
+/// [`Chain`]s.
 fn replicate(rules: &[Numbered]) -> Result<BTreeMap<String, Vec<Chain>>, TextError> {
     let mut all: BTreeMap<String, Vec<Chain>> = BTreeMap::new();
     let mut count = 0;

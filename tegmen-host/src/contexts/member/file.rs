@@ -66,7 +66,7 @@ pub struct OtherMember {
     pub credential: Vec<u8>,
     /// The rights of the other member, as in a credentials file; `None` allows everything.
     pub allow: Option<Vec<String>>,
-    /// The line of the credential in the file.
+    /// The number of the line with this credential in the file, from 1.
     line: usize,
 }
 
@@ -241,12 +241,12 @@ impl MemberFile {
     }
 }
 
-/// Returns the curve with this name in files.
+/// Returns the curve that has this name in context files; `None` for any other name.
 fn curve_named(name: &str) -> Option<Curve> {
     [Curve::Ed25519, Curve::P256].into_iter().find(|curve| curve_name(*curve) == name)
 }
 
-/// Returns the name of a curve in files.
+/// Returns the name that a curve has in context files.
 pub(super) const fn curve_name(curve: Curve) -> &'static str {
     match curve {
         Curve::P256 => "p256",

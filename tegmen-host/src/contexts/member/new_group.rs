@@ -84,7 +84,7 @@ fn check(names: &[String], allow: &BTreeMap<String, Vec<String>>) -> Result<(), 
 
 struct NewGroup<'n> {
     name: String,
-    /// The part of the file that all members have in common.
+    /// The text that is the same in the files of all members.
     common: Zeroizing<String>,
     members: Vec<NewMember<'n>>,
 }

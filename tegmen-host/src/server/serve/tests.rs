@@ -260,8 +260,8 @@ fn a_session_that_ends_with_an_undecided_request_leaves_nothing_behind() {
     assert!(commands.try_recv().is_err());
 }
 
-/// Returns a server that has deferred the response to a request and has not acknowledged it yet, the request, and the
-/// deferred request.
+/// Returns three values: a server that has deferred the response to a request and has not acknowledged the request yet,
+/// the bytes of the request, and the stored deferred request.
 fn unacknowledged() -> (Scene, [u8; 7], DeferredRequest) {
     let mut scene = Scene::new();
     scene.coap_server.deferrals.acknowledges_later = true;

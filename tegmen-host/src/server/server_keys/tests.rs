@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use tegmen::buf::Writer;
 use tegmen::dtls::SessionState;
 
-/// A delegate with devices of the names `device1`, `device2` and so on. Its list has the number of each device whose
-/// credentials were requested.
+/// A delegate whose devices have the names `device1`, `device2` and so on. When the credentials of a device are
+/// requested, the delegate adds the number of the device to this list.
 #[derive(Default)]
 struct Numbered(Mutex<Vec<u32>>);
 

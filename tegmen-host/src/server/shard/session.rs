@@ -68,8 +68,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Reserves the number of the principal of a peer that proved its identity. No other principal gets this number
-    /// until the peer leaves the peer table.
+    /// Reserves the number that identifies the principal of a peer, after the peer proved its identity. The credentials
+    /// give this number to no other principal until the peer leaves the peer table.
     pub(super) fn hold_number(&mut self, peer: PeerId) {
         let peers = &mut self.node.endpoint.peers;
         let Some(principal) = peers.peer(peer).map(|entry| entry.principal()) else { return };

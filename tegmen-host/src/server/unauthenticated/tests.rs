@@ -40,7 +40,7 @@ fn strangers_are_bounded_and_who_observes_goes_last() {
     assert!(is_remembered(&mut table, all[999]), "who came last");
 }
 
-/// An entry whose peer leaves the table when it is forgotten.
+/// An entry whose peer leaves the peer table when the entry forgets its exchanges.
 #[derive(Default)]
 struct Leaving(bool);
 

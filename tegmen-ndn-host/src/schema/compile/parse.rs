@@ -27,9 +27,10 @@ pub(super) struct Rule {
     pub(super) line: usize,
     pub(super) name: Vec<Part>,
     /// Alternative sets of constraints: all constraints of at least one set must be fulfilled. The values of a
-    /// constraint are its line, its pattern and its options.
+    /// constraint are the number of its line in the text, the name of its pattern, and its options.
     pub(super) constraints: Vec<Vec<(usize, String, Vec<Item>)>>,
-    /// The rules of the keys that may sign names of this rule. The number is the line of the reference.
+    /// The rules of the keys that may sign names of this rule. The number is the line that contains the reference to
+    /// the rule.
     pub(super) keys: Vec<(usize, String)>,
 }
 
@@ -123,7 +124,7 @@ impl<'t> Parser<'t> {
         Ok(token)
     }
 
-    /// Reads the given mark if it is the next token. Returns true if it was read.
+    /// Reads the punctuation `mark` if it is the next token. Returns true if it was read.
     fn has(&mut self, mark: &str) -> bool {
         let found = self.tokens.next_if(|(_, token)| *token == Token::Mark(mark));
         self.line = found.map_or(self.line, |(line, _)| line);
