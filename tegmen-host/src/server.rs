@@ -254,7 +254,8 @@ pub struct Totals {
     pub counters: Counters,
     /// Peers in the peer tables now.
     pub peers: usize,
-    /// Handshakes in progress. A completed handshake also counts while the server may have to repeat its last flight.
+    /// Handshakes in progress. A completed handshake counts as long as the server may have to repeat the last flight of
+    /// this handshake.
     pub handshakes: usize,
     /// Memory of the peer tables, in bytes.
     pub table_bytes: usize,
@@ -269,7 +270,7 @@ pub struct Totals {
     pub devices: ResumptionCounters,
     /// Signatures and decryptions for clients that had not proved an identity yet.
     pub signatures: Signatures,
-    /// ClientHellos that the server dropped because of their rate.
+    /// ClientHellos that the server dropped because they exceeded a limit of [`ServerSessions::hellos`].
     pub hellos_dropped: u64,
     /// Bytes of the exchanges of all peers (see [`ServerCoap::max_exchange_bytes`]).
     pub exchange_bytes: usize,

@@ -90,7 +90,7 @@ async fn lossy(to: SocketAddr, lose: usize) -> SocketAddr {
     address
 }
 
-/// Opens a session without DTLS with a server that never answers. Returns the socket of the server, and the session.
+/// Opens a session in clear to a server that never answers. Returns the socket of the server, and the session.
 async fn silent(change: impl FnOnce(&mut ClientConfig)) -> (UdpSocket, Session) {
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let mut config = ClientConfig::default();

@@ -412,8 +412,8 @@ fn no_nonce_and_no_request_comes_twice_through_crashes_restores_copies_and_doubl
     assert!(all.challenges > 0 && all.replays_tried > 0 && all.most_round_trips <= 2, "{all:?}");
 }
 
-/// Shows that the test above can fail. If a mote uses the message numbers that it reserved last (its last lease) again,
-/// it repeats nonces, and the test detects this.
+/// Shows that the checks of [`World`] can fail. If a mote uses the message numbers that it reserved last (its last
+/// lease) again, it repeats nonces, and the checks detect this.
 #[test]
 fn a_lease_that_is_broken_on_purpose_is_caught() {
     let scratch = Scratch::new("broken");

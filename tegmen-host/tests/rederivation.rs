@@ -93,8 +93,8 @@ impl Scene {
         Session::connect_to(running.address, Scheme::Coap, self.config(name)).await.unwrap()
     }
 
-    /// Returns the messages since the last call. The first value is true for a request, and the second is the length of
-    /// its kid context.
+    /// Returns the messages since the last call. The first value is true for a request. The second value is the length
+    /// of the kid context in the message; `None` if the message has no kid context.
     fn passed(&self) -> Vec<(bool, Option<usize>)> {
         let passed = std::mem::take(&mut *self.wire.lock().unwrap());
         let kid_context = |datagram: &[u8]| {
@@ -152,8 +152,8 @@ async fn get(client: &Session) -> Vec<u8> {
     reply.payload
 }
 
-/// The messages in which new keys are derived. The first value is true for a request. The second is the length of the
-/// kid context, which is a CBOR byte string of 8, 16 or 24 bytes.
+/// The messages in which new keys are derived. The first value is true for a request. The second value is the length of
+/// the kid context, which is a CBOR byte string of 8, 16 or 24 bytes; `None` if the message has no kid context.
 const PROCEDURE: [(bool, Option<usize>); 4] = [(true, Some(9)), (false, Some(17)), (true, Some(26)), (false, None)];
 const USUAL: [(bool, Option<usize>); 2] = [(true, None), (false, None)];
 

@@ -183,8 +183,8 @@ async fn endless_uploads_are_bounded() {
 
 #[tokio::test]
 async fn a_changed_representation_is_never_mixed() {
-    /// An application whose response has another body for each of the first four requests, so that the blocks of two
-    /// responses never belong together. From the fourth request on, the body stays the same.
+    /// An application that gives each of the first four responses a different body, so that the blocks of two responses
+    /// never belong together. From the fourth response on, the body stays the same.
     #[derive(Clone)]
     struct Restless(Arc<AtomicUsize>);
     impl Application for Restless {

@@ -261,7 +261,8 @@ impl FaceTable {
         }
     }
 
-    /// Processes the acknowledgements of a received LpPacket, and records its TxSequence, so that it is acknowledged.
+    /// Processes the acknowledgements in a received LpPacket. Records the TxSequence of the LpPacket, so that the node
+    /// acknowledges it.
     pub(crate) fn note(&mut self, id: FaceId, now: Instant, sequence: Option<u64>, acks: impl Iterator<Item = u64>) {
         let Some(reliability) = self.get(id).and_then(|face| face.reliability.as_mut()) else { return };
         acks.for_each(|ack| reliability.acknowledged(now, ack));

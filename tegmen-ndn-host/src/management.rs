@@ -218,7 +218,8 @@ fn set_strategy(fib: &mut HostFib, is_set: bool, parameters: &Parameters<'_>) ->
     response(200, "OK", Some(parameters))
 }
 
-/// Writes elements into a buffer. Makes the buffer larger until the elements fit.
+/// Returns the bytes that `write` writes. Begins with a buffer of `len` bytes, and makes the buffer larger until all
+/// bytes fit.
 pub(crate) fn bytes_of(mut len: usize, write: impl Fn(&mut Writer<'_>) -> Result<(), Full>) -> Vec<u8> {
     loop {
         let mut bytes = vec![0; len];

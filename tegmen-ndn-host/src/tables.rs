@@ -316,7 +316,7 @@ impl HostPit {
         self.clock.saturating_add_signed(ahead.into())
     }
 
-    /// Removes the obsolete timers from the heap if the heap has more than 1024 timers and two further timers for each
+    /// Removes the obsolete timers from the heap if the heap has more than 1024 timers plus two timers for each
     /// Interest.
     fn compact(&mut self) {
         if self.timers.len() <= 2 * self.len() + 1024 {

@@ -61,7 +61,8 @@ pub(super) struct SessionEntry {
     pub(super) remote: SocketAddr,
     pub(super) protection: Protection,
     pub(super) peer: PeerId,
-    /// The principal that requests have if the server sends them to this client. The rights of the server depend on it.
+    /// The principal that requests have if the server sends them to this client. The rights of the server depend on
+    /// this principal.
     pub(super) principal: Principal,
     /// True if the peer opened the session.
     pub(super) is_accepted: bool,

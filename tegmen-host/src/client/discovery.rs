@@ -27,8 +27,8 @@ pub struct Discovered {
     pub response: Response,
 }
 
-/// Number of times that the client sends a request. One time is not enough, because no member of a group acknowledges
-/// it.
+/// Number of transmissions of a request. No member of a group acknowledges a request, so the client sends it several
+/// times.
 const TRANSMISSIONS: u32 = 3;
 
 /// Sends a request to a group, up to three times within `wait`, and returns the first authentic response. The context

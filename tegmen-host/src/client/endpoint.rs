@@ -332,9 +332,10 @@ impl Endpoint {
         }
     }
 
-    /// Returns the principal of the server in a session with these settings. If the server sends requests to this
-    /// endpoint, their sender is this principal, on which the rights depend. The credentials give the principal for the
-    /// pre-shared key in the settings. Without a pre-shared key, the server has no rights: [`Principal::NOBODY`].
+    /// Returns the principal of the server in a session with these settings. Requests that the server sends to this
+    /// endpoint have the rights of this principal. If the endpoint serves requests, its credentials contain the
+    /// principal of the pre-shared key in the settings. Without a pre-shared key, the server then has no rights:
+    /// [`Principal::NOBODY`].
     fn principal_of(&self, config: &ClientConfig) -> Principal {
         let engine = self.lock();
         match (&engine.io.arrivals.serving, &config.trust.key) {

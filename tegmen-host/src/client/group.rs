@@ -184,7 +184,7 @@ pub(super) fn join<F: FnMut(Member, Response)>(
 type Table = OnePeer<Exchanges<Fixed<1, 0, 1, 1>>>;
 type Asker<S, G> = Node<Table, ClientOnly, Parts<(), (), S, (), (), (), Requests, G>>;
 
-/// The address of a member that responded, and the principal of the member that OSCORE proved.
+/// The address of a member that responded, and the principal that OSCORE proved for this member.
 pub(super) type Member = (SocketAddr, Principal);
 
 /// A client of a group, which sends requests and waits for responses.

@@ -13,9 +13,9 @@ use tegmen::crypto::Crypto as _;
 use tegmen::node::{self, Notification};
 use tegmen::time::Instant;
 
-/// An observation of a resource. Its session can be used for other requests at the same time. After this value is
-/// dropped, the client rejects the next notification with Reset, and the server then ends the observation.
-/// [`Self::cancel`] ends the observation at once.
+/// An observation of a resource. The session of the observation can be used for other requests at the same time. After
+/// this value is dropped, the client rejects the next notification with Reset, and the server then ends the
+/// observation. [`Self::cancel`] ends the observation at once.
 pub struct Observation {
     session: Session,
     request: OwnedRequest,

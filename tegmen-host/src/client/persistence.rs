@@ -11,8 +11,8 @@ pub(super) struct PersistentSession {
     pub(super) file: SessionFile,
     remote: SocketAddr,
     identity: String,
-    /// True after a session was taken from the file, until a response of the server arrives. Until then it is not known
-    /// if the server still knows the session.
+    /// True after a session was taken from the file, until a response of the server arrives. Until then the server may
+    /// have forgotten the session.
     pub(super) untried: bool,
 }
 

@@ -53,7 +53,8 @@ impl Taken {
         Ok(Self { transfer, step: step.map_err(|error| explain(session, error))?, response })
     }
 
-    /// Returns the state of a transfer that begins with the notification `response`. Its body may have further blocks.
+    /// Returns the state of a transfer that begins with a notification, `response`. The body of the notification may
+    /// have further blocks.
     pub(super) fn notified(session: &Session, request: &Request<'_>, response: Response) -> Result<Self, ClientError> {
         Self::new(session, begin(session, request)?, response)
     }

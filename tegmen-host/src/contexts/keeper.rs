@@ -85,9 +85,9 @@ impl Keeper {
         Ok((keeper, numbers))
     }
 
-    /// Records in the file of sequence numbers that a database has the valid numbers from now on. Does nothing if the
-    /// file already records this. `next` is the next sequence number. Call this after the context reserved numbers in
-    /// the database for the first time.
+    /// Writes a note into the file of sequence numbers: a database has the valid numbers from now on. Does nothing if
+    /// the file already contains this note. `next` is the next sequence number. Call this after the context reserved
+    /// numbers in the database for the first time.
     ///
     /// # Errors
     /// [`ContextError::File`].
@@ -228,8 +228,8 @@ pub struct Used {
     pub in_database: bool,
     /// True if the sequence numbers belong to keys that were derived by rederivation (RFC 8613, appendix B.2).
     pub is_rederived: bool,
-    /// True if the context was never used from this directory, and also not from a directory of which this directory is
-    /// a copy.
+    /// True if nobody has used the context: neither in this directory, nor in another directory from which this
+    /// directory was copied.
     pub is_unused: bool,
     /// True for the context of a group. [`Self::window_known`] is then true only if the replay windows of all other
     /// members are known.
@@ -375,8 +375,8 @@ fn leave_mark(dir: &Path) -> std::io::Result<()> {
     sync_directory(&path)
 }
 
-/// Locks `context.toml`. A directory without this file has no context, so no process can open a context without the
-/// lock.
+/// Locks `context.toml`. Each directory of a context contains this file, so no process can open a context unless it
+/// gets the lock.
 fn lock(dir: &Path) -> Result<Locked, ContextError> {
     let path = dir.join(CONTEXT);
     // Some file systems lock only what is open for writing.

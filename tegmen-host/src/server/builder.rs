@@ -72,7 +72,7 @@ impl ServerBuilder {
 
     /// Sets the policy that decides on each request. Without this call, the rights of the credentials decide on
     /// requests with protection, and [`ServerTrust::plain_allowed`](super::ServerTrust::plain_allowed) decides on
-    /// requests without protection. After this call, neither the rights nor this setting decide.
+    /// requests without protection. With this call, only this policy decides on both kinds of requests.
     pub fn policy(self, policy: impl Policy + Send + Sync + 'static) -> Self {
         Self { policy: Some(AnyPolicy::of(policy)), ..self }
     }

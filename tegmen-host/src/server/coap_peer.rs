@@ -7,7 +7,7 @@ use tegmen::coap;
 use tegmen::coap::{EXCHANGE_LIFETIME, Exchanges, Freshness};
 use tegmen::time::{Duration, Instant};
 
-/// The exchanges of one peer of a server. Their messages are in the pool of the shard.
+/// The exchanges of one peer of a server. The messages of these exchanges are in the exchange pool of the shard.
 type PeerExchanges = Exchanges<ExchangePool>;
 
 /// The exchanges of forgotten peers. The memory of these exchanges in the exchange pool has not been freed yet.

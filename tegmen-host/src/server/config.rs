@@ -118,9 +118,9 @@ pub struct ServerCoap {
     /// Number of requests that one peer may make in a second. Further requests are answered with 4.29 (RFC 8516). 0
     /// sets no limit.
     pub requests_per_second: u32,
-    /// True if a client without DTLS has to prove its address before the server sends it a long response (RFC 9175,
-    /// section 2.4). A response is long if it has more than three times as many bytes as the request. Clients that do
-    /// not support the Echo option are then not served.
+    /// True if a client without DTLS has to prove its address with an Echo option (RFC 9175, section 2.4). Before this
+    /// proof the server executes only requests that change nothing, such as GET, and sends no response that is more
+    /// than three times as long as its request.
     pub verify_addresses: bool,
     /// The maximum number of consecutive non-confirmable notifications. With 0 each notification is confirmable, and
     /// the server sends no second notification before the client acknowledges the first. While the client sends
@@ -199,9 +199,9 @@ pub struct ServerTrust {
     pub public_keys: Option<PublicKeys>,
     /// A source of pre-shared keys that the credentials do not have; `None` if there is no such source.
     pub key_store: Option<Arc<dyn KeyStore>>,
-    /// The server uses an answer of the key store only when a multiple of this interval has passed since it asked the
-    /// key store. So the delay does not reveal if an identity exists. Choose an interval that is longer than the usual
-    /// delay of the key store.
+    /// An interval that delays the answers of the key store: the server uses an answer only when a multiple of this
+    /// interval has passed since it asked the key store. So the delay does not reveal if an identity exists. Choose an
+    /// interval that is longer than the usual delay of the key store.
     pub key_store_answers_every: Duration,
 }
 

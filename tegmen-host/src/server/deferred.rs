@@ -207,7 +207,7 @@ pub(crate) struct DeferredRequest {
     pub(crate) received: usize,
     /// True if the policy has not decided on the request yet.
     pub(crate) is_undecided: bool,
-    /// A copy of the message of an undecided request, and the bytes that the copy takes in the ledger of bodies; `None`
-    /// if there is no copy.
+    /// A copy of the message of an undecided request, and the [`Share`] that counts the bytes of the copy in the ledger
+    /// of bodies; `None` if there is no copy.
     pub(crate) copy: Option<(Vec<u8>, Share)>,
 }

@@ -1,4 +1,4 @@
-//! The way in which a server ends, for its shards.
+//! The signal to the shards of a server that shows if the server ends, and in which way.
 
 use tokio::time::Instant;
 

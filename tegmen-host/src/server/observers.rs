@@ -72,8 +72,8 @@ impl<G> Observers<G> {
         Self { by_peer, by_path, paths, count: 0, of_members: 0, most, unconfirmed, path, hosts }
     }
 
-    /// Sets the hosts for which the server is a proxy. Observations of their resources use paths with the prefix
-    /// `proxy`.
+    /// Sets the hosts for which the server is a proxy. Observations of the resources of these hosts use paths with the
+    /// prefix `proxy`.
     pub(crate) fn with_hosts(self, hosts: VirtualHosts) -> Self {
         Self { hosts, ..self }
     }

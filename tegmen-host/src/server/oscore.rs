@@ -73,8 +73,8 @@ impl ServerOscore {
         Self { contexts, edhoc, hosts, blocks, first: None, problems: Vec::new(), unopened: 0 }
     }
 
-    /// Sets the hosts for which the server is a proxy. The server does not decrypt requests for these hosts, but passes
-    /// them on.
+    /// Sets the hosts for which the server is a proxy. The server does not decrypt requests for these hosts. It
+    /// forwards them.
     pub(super) fn with_hosts(self, hosts: VirtualHosts) -> Self {
         Self { hosts, ..self }
     }

@@ -50,7 +50,7 @@ pub(crate) struct CoapServer<A> {
     pub(crate) credentials: Credentials,
     pub(crate) events: EventSink,
     pub(super) limits: ServerLimits,
-    /// The memberships in groups. Their events are reported to the operator.
+    /// The memberships of the server in groups. The events of these memberships are reported to the operator.
     pub(super) memberships: Memberships,
     /// The ledger, which counts the bytes that bodies of requests and responses take in memory. All shards share it.
     pub(super) bodies: Arc<Ledger>,
@@ -260,8 +260,8 @@ impl<A: Application> CoapServer<A> {
         coap_peer.freshness.verify_address(self.limits.verify_addresses);
     }
 
-    /// Calls the application each second, forgets the peers of failed handshakes, and reads the credentials again if
-    /// their file changed.
+    /// Does the work of each second: calls the application, forgets the peers of failed handshakes, and reads the
+    /// credentials again if the file of credentials changed.
     pub(crate) fn every_second(&mut self) {
         let Resources { application, notifier, .. } = &mut self.resources;
         application.every_second(notifier);

@@ -20,7 +20,8 @@ pub struct Session {
     pub remote: SocketAddr,
     /// The identity of the client; empty if it has none.
     pub identity: String,
-    /// The principal of the client, which is also the principal of its requests. For a peer of a device,
-    /// [`Credentials::delegated`](crate::credentials::Credentials::delegated) finds the device by this principal.
+    /// The principal of the client. All requests of the client have this principal. For a session in the name of a
+    /// device, [`Credentials::delegated`](crate::credentials::Credentials::delegated) finds the device by this
+    /// principal.
     pub principal: Principal,
 }

@@ -45,7 +45,7 @@ use tokio::sync::{mpsc, watch};
 /// The level of a fatal alert (RFC 5246, section 7.2).
 const FATAL: u8 = 2;
 
-/// Returns the alert if `answer` is the refusal of a ClientHello, which is a fatal alert in an unencrypted record (RFC
+/// Returns the alert if `answer` refuses a ClientHello. Such an answer is a fatal alert in an unencrypted record (RFC
 /// 6347, section 4.1). Returns `None` for another answer.
 pub(crate) fn refusal(answer: &[u8]) -> Option<AlertDescription> {
     match *answer {

@@ -12,7 +12,7 @@ use std::num::NonZero;
 /// [`ServerBuilder::inherit`](super::ServerBuilder::inherit).
 #[derive(Debug, thiserror::Error)]
 pub enum InheritError {
-    /// No socket has an address at which the server listens.
+    /// The server listens at an address that none of the inherited sockets has.
     #[error(
         "{listen}: none of the inherited sockets has this address: pass a socket of {} (a line ListenDatagram= in the socket \
          unit), or do not listen there", listen.address
@@ -21,7 +21,7 @@ pub enum InheritError {
         /// The address.
         listen: Listen,
     },
-    /// A socket has an address at which the server does not listen.
+    /// An inherited socket has an address at which the server does not listen.
     #[error(
         "{address}: a socket of this address was inherited, and the server does not listen there: listen there, or do not pass it"
     )]
@@ -207,9 +207,10 @@ pub(super) fn own_addresses(memberships: &[Membership], listens: &[Listen]) -> V
     own
 }
 
-/// Binds each address once, without the option that lets several sockets share a port. So this fails if another program
-/// uses the port, even if that program shares it. For port 0, finds a port number that all shards can bind. The socket
-/// with this port remains open until the shards have bound the port, so that no other program can take it.
+/// Binds each address once, without the option that lets several sockets share a port. So the call returns an error if
+/// another program uses the port, even if that program lets others share the port. For port 0, finds a port number that
+/// all shards can bind. The socket with this port remains open until the shards have bound the port, so that no other
+/// program can take it.
 fn free_addresses(config: &ServerConfig, runtimes: &[Runtime]) -> Result<(Vec<Listen>, Vec<Socket>), BindError> {
     let _guard = runtimes.first().and_then(Runtime::enter);
     let bind = |listen: &Listen| match listen.address.port() {

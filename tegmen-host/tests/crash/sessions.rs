@@ -68,7 +68,7 @@ impl Counts {
     }
 }
 
-/// The place in which an end stores its session.
+/// A store for the session of one endpoint. It can lose power, and can have other faults.
 pub(crate) trait Store {
     /// Stores the session that was just established.
     fn keep(&mut self, node: &mut Node, path: &Path);
@@ -82,8 +82,8 @@ pub(crate) trait Store {
     /// Closes the store as a power cut does. The session in the node is lost.
     fn cut(&mut self, draw: u64);
 
-    /// Opens the store after [`Self::park`] or [`Self::cut`]. Returns the stored session and the end of its lease,
-    /// which is already durable. Returns `None` if a handshake is needed.
+    /// Opens the store after [`Self::park`] or [`Self::cut`]. Returns the stored session, and the end of its reserved
+    /// record numbers (its lease), which is already durable. Returns `None` if a handshake is needed.
     fn open(&mut self, node: &mut Node, path: &Path) -> Option<(Session, u32)>;
 
     /// Is called when the stored session continues in the node. `peer` is the peer of this session.

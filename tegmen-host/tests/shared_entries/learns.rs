@@ -60,7 +60,7 @@ impl Client {
         Self { flaw, crypto: HostCrypto::from_os().unwrap(), sender_key, nonce }
     }
 
-    /// Returns the `aad_array` of a request, which OSCORE authenticates. All its content is public.
+    /// Returns the `aad_array` of a request. OSCORE authenticates this array. All its content is public.
     fn aad_array() -> Vec<u8> {
         let manager = credential("manager");
         let head = b"\x89\x01\x84\x0a\x0a\x26\x38\x1a\x41d\x41\x00\x40\x44grp1\x48";

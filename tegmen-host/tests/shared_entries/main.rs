@@ -2,7 +2,7 @@
 //! responses that the members share, and some about the data that the proxy learns.
 //!
 //! The members use the implementation of the library, and have separate sockets. Each attack is also made against a
-//! faulty implementation, where it succeeds. So the tests show that they detect the attack.
+//! faulty implementation, where the attack succeeds. So the tests show that they detect the attack.
 
 mod learns;
 mod rights;

@@ -34,7 +34,7 @@ fn private_key(name: &str) -> [u8; 32] {
     core::array::from_fn(|at| name.as_bytes()[at % name.len()].wrapping_add(at as u8))
 }
 
-/// Returns a CWT Claims Set with the public key of this name on P-256.
+/// Returns the CWT Claims Set of the member with this name. It contains the public key of the member on P-256.
 pub(crate) fn credential(name: &str) -> Vec<u8> {
     let spki = curves::public_key_of(&private_key(name)).unwrap();
     let (x, y) = spki[spki.len() - 64..].split_at(32);

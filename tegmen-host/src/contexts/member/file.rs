@@ -45,8 +45,8 @@ pub struct MemberFile {
     pub curve: Curve,
     /// The credential of the Group Manager.
     pub group_manager_credential: Vec<u8>,
-    /// The time of creation, in seconds since 1970. It limits the sequence numbers that may have been used: see
-    /// [`ContextFile::created`](crate::contexts::ContextFile::created).
+    /// The time of creation, in seconds since 1970. The more time has passed since then, the more sequence numbers may
+    /// have been used: see [`ContextFile::created`](crate::contexts::ContextFile::created).
     pub created: u64,
     /// The expiry time, in seconds since 1970, and its text in the file; `None` if the context does not expire.
     pub expires: Option<(u64, String)>,

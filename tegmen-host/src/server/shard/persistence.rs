@@ -18,7 +18,7 @@ use tegmen::time::Instant;
 pub(super) struct Persistence {
     pub(super) sessions: Arc<Sessions>,
     by_peer: HashMap<PeerId, Entry>,
-    /// The reason why numbers could not be reserved, as it was last reported; `None` if the last attempt succeeded.
+    /// The last reported reason why record numbers could not be reserved; `None` if the last attempt succeeded.
     said: Option<String>,
     /// The time at which the server removes the stored sessions whose peers have not returned. At this time, these
     /// sessions have waited for the maximum idle time.
