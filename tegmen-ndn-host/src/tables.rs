@@ -581,8 +581,8 @@ impl HostStore {
     }
 
     /// Returns a packet, and records its use. The packet does not move to the end of `by_use` at each use, so most uses
-    /// of a popular packet cost one lookup. It moves only if the number of uses of all packets since its last move
-    /// exceeds a quarter of the number of packets.
+    /// of a popular packet cost one lookup. The store counts the uses of all packets. A packet moves only if this count
+    /// has grown by more than a quarter of the number of packets since the last move of the packet.
     fn use_now(&mut self, name: &[u8]) -> Option<&[u8]> {
         self.uses += 1;
         let quarter = self.by_name.len() as u64 / 4;

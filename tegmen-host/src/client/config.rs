@@ -162,9 +162,10 @@ pub struct ClientRecovery {
     /// restarted without its sessions. In the new session the client repeats its requests, except POST and PATCH, and
     /// registers its observations again.
     pub reconnect: bool,
-    /// Maximum time for which a client with an observation waits for the next message of the server. It applies even if
-    /// the Max-Age of the last representation is longer. After this time, and a random time of up to a quarter of it,
-    /// the client sends a request, which shows if the server still knows the observation. `None` sets no maximum.
+    /// Maximum time for which a client with an observation waits for the next message of the server. This maximum
+    /// applies even if the Max-Age of the last representation is longer. After this time, and a further random time of
+    /// up to a quarter of this time, the client sends a request, which shows if the server still knows the observation.
+    /// `None` sets no maximum.
     pub alive: Option<Duration>,
 }
 

@@ -167,7 +167,7 @@ impl Io {
         self.give_back();
     }
 
-    /// Returns the memory of removed peers to the pool.
+    /// Frees the memory of removed peers in the exchange pool.
     pub(super) fn give_back(&mut self) {
         self.forgotten.give_back(&mut self.node.storage);
     }

@@ -165,7 +165,7 @@ impl OscoreClient {
         self.stored.is_lost()
     }
 
-    /// Prepares the context for request #1 of a rederivation.
+    /// Prepares the context for request #1, which begins a rederivation (RFC 8613, appendix B.2).
     pub(super) fn begin_rederivation(&mut self, crypto: &mut HostCrypto) -> Result<(), ClientError> {
         self.forget_all();
         self.stored.begin_rederivation(crypto).map_err(unprotectable)

@@ -215,7 +215,7 @@ impl Places {
         self.all.iter().map(|place| place.wake_at).min().unwrap_or(Instant::NEVER)
     }
 
-    /// Returns an error to all requests that were sent, and to a waiting handshake.
+    /// Ends each sent request, and a waiting handshake, with `error`.
     pub(super) fn refuse_all(&mut self, error: impl Fn() -> ClientError) {
         for at in 0..self.all.len() {
             if self.all.get(at).is_some_and(|place| place.is_taken && (place.request.is_some() || place.listens)) {
@@ -224,8 +224,8 @@ impl Places {
         }
     }
 
-    /// Returns an error to all requests that were sent, because their session has ended. Requests in the queue were not
-    /// sent yet, and wait for the next session.
+    /// Ends each sent request with `error`, because the session of the request has ended. Requests in the queue were
+    /// not sent yet, and wait for the next session.
     pub(super) fn end_all(&mut self, error: impl Fn() -> ClientError) {
         for at in 0..self.all.len() {
             if self.forget_request(at).is_some() {

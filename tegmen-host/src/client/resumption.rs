@@ -65,8 +65,8 @@ impl Drop for StoredSession {
 }
 
 impl ResumptionStore {
-    /// Opens the store of the session with `remote`. Returns `None` if the settings do not resume sessions. Ignores a
-    /// session in the file that has expired, that was stored under other trust settings, or that cannot be read.
+    /// Opens the store of the session with `remote`. Returns `None` if the settings do not resume sessions. Ignores the
+    /// session in the file if it has expired, was stored under other trust settings, or cannot be read.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr) -> Result<Option<Self>, ClientError> {
         let Some(dir) = &config.state.resume else { return Ok(None) };
         let trust = match &config.trust.public_keys {

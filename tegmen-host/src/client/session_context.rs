@@ -134,7 +134,7 @@ impl SessionContext {
         }
     }
 
-    /// Prepares the context for request #1 of a rederivation.
+    /// Prepares the context for request #1, which begins a rederivation (RFC 8613, appendix B.2).
     ///
     /// # Errors
     /// [`ProtectError`].

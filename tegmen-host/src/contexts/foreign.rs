@@ -72,9 +72,9 @@ impl Format {
         }
     }
 
-    /// Writes the context of the other endpoint of the context in `dir`. With `recover` the sequence numbers of the
-    /// written context begin above every number that the other endpoint may have used. For aiocoap the first number is
-    /// written to `sequence.json`, for libcoap to a second file `TO.seq`.
+    /// `dir` contains the context of this endpoint. Writes the context for the other endpoint. With `recover` the
+    /// sequence numbers of the written context begin above every number that the other endpoint may have used. For
+    /// aiocoap the first number is written to `sequence.json`, for libcoap to a second file `TO.seq`.
     ///
     /// # Errors
     /// [`ContextError::Used`] if the context was used and `recover` is false; [`ContextError::Exhausted`] if no

@@ -9,10 +9,10 @@ use tegmen::coap::{Code, OptionNumber, Response};
 /// An application that selects a handler by path and method.
 ///
 /// A route `/a/b` matches only this path. A route `/a/*` matches each path that begins with `/a/`, and `/*` matches
-/// each path. A route with the exact path has priority. Without such a route, the matching route with the longest
-/// beginning is used. Only the selected route is used: if it has no handler for the method, the response is 4.05. If no
-/// route matches, the response is 4.04. A GET of `/.well-known/core` lists the exact paths (RFC 6690), unless a route
-/// matches this path.
+/// each path. A route with the exact path has priority. Without such a route, the matching route with the most
+/// characters before the `*` is used. Only the selected route is used: if it has no handler for the method, the
+/// response is 4.05. If no route matches, the response is 4.04. A GET of `/.well-known/core` lists the exact paths (RFC
+/// 6690), unless a route matches this path.
 ///
 /// All shards call the same handlers. A lookup allocates no memory.
 #[derive(Clone)]

@@ -62,7 +62,7 @@ pub(crate) struct CoapServer<A> {
     pub(super) refused: u64,
     /// The requests whose response is deferred.
     pub(crate) deferrals: Deferrals,
-    /// The exchanges of forgotten peers. The memory of these exchanges still has to be returned to the exchange pool.
+    /// The exchanges of forgotten peers. The memory of these exchanges in the exchange pool has not been freed yet.
     pub(crate) forgotten: Forgotten,
     /// The details of the current request, for the report to the operator.
     pub(super) report: Report,
@@ -283,7 +283,7 @@ impl<A: Application> CoapServer<A> {
         }
     }
 
-    /// Returns the memory of forgotten peers to the exchange pool, and removes expired replies from the pool.
+    /// Frees the memory of forgotten peers in the exchange pool, and removes expired replies from the pool.
     pub(crate) fn give_back(&mut self, pool: &mut ExchangePool, now: Instant) {
         self.forgotten.give_back(pool);
         pool.tick(now);

@@ -14,8 +14,8 @@ use tokio::sync::mpsc::UnboundedSender;
 /// Maximum number of operations that the worker has at the same time. With two operations the worker need not wait for
 /// the shard when one operation ends.
 const AT_WORK: usize = 2;
-/// The minimum and the maximum of the limit of waiting handshakes. Between these two values, the limit is the number of
-/// operations in half a second, because a client repeats its ClientHello after a second.
+/// The lowest and the highest limit for the number of waiting handshakes. Between these two values, the limit is the
+/// number of operations in half a second, because a client repeats its ClientHello after a second.
 const WAITING: (usize, usize) = (16, 1024);
 /// A time that limits bursts: after a pause without operations, the worker executes as many operations without delay as
 /// its rate permits in 50 ms.

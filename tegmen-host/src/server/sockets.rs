@@ -29,7 +29,7 @@ pub enum InheritError {
         /// The local address of the socket.
         address: SocketAddr,
     },
-    /// The number of sockets of an address is not the number of shards.
+    /// The number of inherited sockets with one address is not equal to the number of shards.
     #[error(
         "{listen}: there are {sockets} inherited sockets of this address and {shards} shards: pass one for each shard (bound \
          with SO_REUSEPORT, ReusePort=yes), or set the number of shards to {sockets}"

@@ -130,7 +130,8 @@ impl StoredContext {
         }
     }
 
-    /// Replaces the lost keys by the keys for request #1 of a rederivation. These keys can protect only one request.
+    /// Replaces the lost keys by the keys for request #1, which begins a rederivation. These keys can protect only one
+    /// request.
     pub(crate) fn begin_rederivation(&mut self, crypto: &mut HostCrypto) -> Result<(), ProtectError> {
         let Some(rederivation) = &mut self.rederivation else { return Err(ProtectError::Exhausted) };
         let context = RederivableContext::rederive(crypto, &rederivation.file.parameters());
