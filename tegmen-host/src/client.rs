@@ -385,9 +385,9 @@ impl Session {
     }
 
     /// Ends the session. A DTLS server receives a close_notify alert. If the settings store the session in a file, the
-    /// server receives no alert, and the next client can continue the stored session. The next sequence number of an
-    /// OSCORE context is stored. Requests that wait for a response, and later requests of other clones, end with
-    /// [`ClientError::Closed`].
+    /// server receives no alert, and the next client can continue the stored session. If the session has an OSCORE
+    /// context, the next sequence number of the context is stored. Requests that wait for a response, and later
+    /// requests of other clones, end with [`ClientError::Closed`].
     pub fn close(&self) {
         self.with(|connection| connection.close());
         self.with(|connection| connection.shut());
@@ -434,8 +434,7 @@ impl Session {
     }
 }
 
-/// Returns the address of the server of `uri`, and the settings. The returned settings contain the name that the server
-/// must prove.
+/// Returns the address of the server of `uri`, and then `config` with the name that the server must prove.
 async fn resolve(uri: &Uri, mut config: ClientConfig) -> Result<(SocketAddr, ClientConfig), ClientError> {
     let resolve = |source| match uri.host.split_once('%') {
         Some((ip, interface)) if ip.parse::<std::net::IpAddr>().is_ok() => {

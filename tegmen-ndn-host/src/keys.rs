@@ -22,13 +22,13 @@ use crate::management::bytes_of;
 /// Length of the identifier of a new key in bytes.
 const ID_LEN: usize = 8;
 
-/// The bytes of ECPrivateKey between its outer length and the private number.
+/// The bytes of ECPrivateKey that follow its outer length, up to the private key itself.
 const EC_VERSION: [u8; 5] = [0x02, 0x01, 0x01, 0x04, 0x20];
 /// The parameters in ECPrivateKey: the OBJECT IDENTIFIER of secp256r1.
 const EC_PARAMETERS: [u8; 12] = [0xa0, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
-/// The bytes in front of the point in ECPrivateKey.
+/// The bytes of ECPrivateKey in front of the public key, which is a point on the curve.
 const EC_POINT: [u8; 5] = [0xa1, 0x44, 0x03, 0x42, 0x00];
-/// The bytes in front of the key in PKCS #8 of Ed25519.
+/// The bytes of PKCS #8 in front of a private key of Ed25519.
 const PKCS8_ED25519: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 

@@ -199,8 +199,8 @@ impl<'p> Request<'p> {
     }
 }
 
-/// Sets or removes the strategy of a prefix: best route or multicast. Accepts the strategy names of NFD and of ndnd,
-/// with or without a version.
+/// Sets the strategy of a prefix (best route or multicast), or removes the strategy. Accepts the strategy names of NFD
+/// and of ndnd, with or without a version.
 fn set_strategy(fib: &mut HostFib, is_set: bool, parameters: &Parameters<'_>) -> Vec<u8> {
     let Some(prefix) = parameters.name else { return response(400, "the parameters have no name", None) };
     if !is_set {

@@ -62,7 +62,7 @@ impl Reliability {
         self.waiting.push_back(Waiting { sequence, packet, sent: now, retransmissions });
     }
 
-    /// Records the TxSequence of a received LpPacket, so that it is acknowledged.
+    /// Records the TxSequence of a received LpPacket, so that this LpPacket is acknowledged.
     pub(crate) fn received(&mut self, sequence: u64) {
         if self.acks.len() < MOST_ACKS {
             self.acks.push_back(sequence);

@@ -9,7 +9,7 @@
 //! name has bound accepts only the same component.
 //!
 //! The encoding is that of [python-ndn](https://python-ndn.readthedocs.io/en/latest/src/lvs/binary-format.html). The
-//! program ndnd can also read it. [`compile`] makes a model from its text.
+//! program ndnd can also read it. [`compile`] makes a model from the text of a schema.
 
 mod compile;
 mod types;

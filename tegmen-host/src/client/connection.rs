@@ -408,7 +408,7 @@ impl Connection<'_> {
     }
 
     /// Reduces the size of handshake datagrams and of blocks, after a datagram was too long for the path. The system
-    /// did not send the datagram, so the client sends its message again when the retransmission timer ends.
+    /// did not send the datagram, so the client sends the message in it again when the retransmission timer ends.
     fn follow_path_mtu(&mut self) {
         let known = self.io.known_mtu(&self.entry.path);
         let headers = UDP_HEADER + if self.entry.remote.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };

@@ -18,8 +18,8 @@ const RECEIVE_LEN: usize = 65_535;
 /// Maximum number of datagrams that are handled before other tasks of the runtime run.
 const AT_ONCE: usize = 64;
 
-/// Receives the datagrams of an endpoint until the endpoint is closed. If the runtime ends before, the endpoint is
-/// closed.
+/// Receives the datagrams of an endpoint until the endpoint is closed. If the runtime ends earlier, the endpoint is
+/// closed at that time.
 pub(super) async fn drive(shared: Arc<Shared>) {
     struct Closes(Arc<Shared>);
     impl Drop for Closes {

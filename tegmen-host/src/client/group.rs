@@ -114,7 +114,7 @@ pub async fn ask_members(
 }
 
 impl AskedMembers {
-    /// Makes the result of a request. Each expected member that did not respond is missing.
+    /// Makes the result of a request. A member in `expected` that is not in `responded` is missing.
     pub(super) fn new(responded: Vec<IpAddr>, expected: Vec<IpAddr>, challenged: Vec<IpAddr>) -> Self {
         let without = |all: Vec<IpAddr>| all.into_iter().filter(|one| !responded.contains(one)).collect();
         let (missing, challenged) = (without(expected), without(challenged));

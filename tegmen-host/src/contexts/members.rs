@@ -30,7 +30,8 @@ struct OpenMember {
 pub(crate) enum ReceivedInGroup<'r> {
     /// An authentic and new request. The values are the message, the sender, and the right to respond.
     Fresh(MessageRef<'r>, Principal, GroupNonce),
-    /// An authentic request that may be a replay. The values are the message, the sender, and the request's identity.
+    /// An authentic request that may be a replay. The values are the message, the sender, and the data that identifies
+    /// the request.
     Unverified(MessageRef<'r>, Principal, GroupRequest),
 }
 

@@ -1,4 +1,4 @@
-//! The text of the file of a context. This module reads the file, and finds the line of each mistake.
+//! The text of a file `context.toml`. This module reads the file, and finds the line of each mistake in the file.
 
 use super::{ContextError, file_error};
 use crate::hex::from_hex;

@@ -176,9 +176,9 @@ pub struct ServerSessions {
     /// Maximum number of signatures and decryptions in a second with RSA keys and keys in a TPM, for clients that have
     /// not proved an identity yet; 0 sets no limit. Further handshakes wait for about half a second. If too many
     /// handshakes wait, the server gives up one of them for each new handshake. It first gives up handshakes from
-    /// network prefixes with many waiting handshakes, and older handshakes before newer ones. The clients of these
-    /// handshakes begin again. Signatures with ECDSA keys in memory are not counted, because they take no longer than
-    /// the rest of a handshake.
+    /// network prefixes with many waiting handshakes, and older handshakes before newer ones. The client of a handshake
+    /// that was given up begins again. Signatures with ECDSA keys in memory are not counted, because they take no
+    /// longer than the rest of a handshake.
     pub signatures_per_second: u32,
 }
 

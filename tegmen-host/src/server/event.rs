@@ -195,7 +195,7 @@ pub struct Answered {
     pub cause: Option<String>,
 }
 
-/// The severity of an event. The variants begin with the most severe one.
+/// The severity of an event. The first variant is the most severe one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
     /// An event that requires an action of the operator.

@@ -31,8 +31,8 @@ pub(crate) struct Observers<G = MemberRegistration> {
     by_path: HashMap<Arc<str>, BTreeSet<PeerId>>,
     /// The observed paths, which notifiers in other threads can read.
     paths: Arc<ObservedPaths>,
-    /// The number of observations, including those of the members of protected groups. `of_members` is the number of
-    /// observations of these members alone, at most half of `most`.
+    /// The number of observations, including those of the members of protected groups. `most` is the maximum of this
+    /// number. `of_members` is the number of observations of these members alone, which is at most half of `most`.
     count: usize,
     of_members: usize,
     most: usize,

@@ -1,5 +1,5 @@
-//! Private-key operations for clients without a proved identity. They run outside the shard's thread, with a limit for
-//! each second, so that expensive handshakes do not slow down established sessions.
+//! Private-key operations for clients without a proved identity. The operations run outside the shard's thread, and
+//! their number in each second is limited, so that expensive handshakes do not slow down established sessions.
 
 use super::command::Command;
 use super::key_operation::Operation;

@@ -1,4 +1,4 @@
-//! The sockets of a server, which the server binds or a parent process passes.
+//! The sockets of a server. Either the server binds its sockets, or a parent process passes bound sockets.
 
 use super::runtime::Runtime;
 use super::{Listen, ServerConfig, StartError};

@@ -1,4 +1,4 @@
-//! The identities of the most recent handshakes.
+//! The PSK identities that clients sent in the most recent handshakes.
 
 use std::collections::VecDeque;
 use tegmen::identity::PeerId;

@@ -27,8 +27,9 @@ pub(in crate::client) enum Message<'a> {
     Agreement(&'a Request<'a>),
     /// An empty confirmable message, which is a CoAP ping.
     Ping,
-    /// A request for a further block of a protected response that a proxy has cut. The code and the encoded options are
-    /// equal to the code and the options outside the protection of the original request.
+    /// A request for a further block of a protected response that a proxy has cut. The first two values are the code
+    /// and the encoded options that the original request had outside the protection of OSCORE. The last value selects
+    /// the block.
     OuterBlock(Code, &'a [u8], Block),
 }
 
