@@ -1,7 +1,7 @@
 //! A CoAP server, which is divided into shards. Each shard is one thread with its own endpoint and its own sockets.
 //!
 //! * `sockets` binds the sockets, or takes the sockets that a parent process passes.
-//! * `shard` moves datagrams, begins and ends sessions, and executes commands from other threads.
+//! * `shard` receives and sends datagrams, begins and ends sessions, and executes commands from other threads.
 //! * `serve` connects the shard's node with the application; `coap_peer` is the CoAP state of one peer.
 //! * `bodies`, `observers`, `oscore` and `leisure` store the state that the node needs between two messages.
 //! * `signing` runs operations with private keys in a separate thread.

@@ -2,7 +2,7 @@
 //!
 //! A model is a tree. Each edge accepts one component of a name. The edge has either a fixed value, or a pattern with
 //! constraints, which binds the component to the tag of the pattern. A name matches a node if its components lead from
-//! the start to this node.
+//! the start node to this node.
 //!
 //! A node can name other nodes as its key nodes. A key may sign a packet if the name of the packet matches a node, and
 //! the name of the key's certificate matches a key node of this node. In this second match, a tag that the packet's
@@ -45,8 +45,8 @@ pub enum SchemaError {
     Key(usize),
     /// Keys sign each other in a loop.
     Loop,
-    /// In the node with this number, an option of a constraint does not contain exactly one of a value, a tag and a
-    /// function, or a value is not one component of a name.
+    /// In the node with this number, an option of a constraint contains none or several of these three: a value, a tag
+    /// and a function. Or a value in the node is not one component of a name.
     Option(usize),
     /// The function of a constraint is not known.
     Function(String),

@@ -9,9 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tegmen::coap::{Code, NoResponse, OptionNumber, uint_bytes};
 
-/// Asks the members of a group which parts of an image they have not received, until `wait` has passed. The members
-/// receive the image at the path of `uri`. Passes each report to `transfer` and to `on_report`. If the response of a
-/// member is not a report, the member is counted as missing.
+/// Asks the members of a group which parts of an image they have not received. Accepts the reports of the members until
+/// `wait` has passed. The members receive the image at the path of `uri`. Passes each report to `transfer` and to
+/// `on_report`. If the response of a member is not a report, the member is counted as missing.
 ///
 /// # Errors
 /// [`ClientError`], whose text names the next step for the user. A call to which no member responds succeeds.

@@ -1,5 +1,5 @@
-//! Block-wise transfers (RFC 7959), with the [`Transfer`] of the crate `tegmen`. A request is also sent again if the
-//! server demands an Echo option (RFC 9175).
+//! Block-wise transfers (RFC 7959), with the [`Transfer`] of the crate `tegmen`. If the server demands an Echo option
+//! (RFC 9175), the request is sent again with this option.
 
 use super::request::Part;
 use super::{ClientError, Progress, Request, Response, Session};
@@ -60,7 +60,7 @@ impl Taken {
     }
 
     /// True if the server has not answered the whole request yet: the client first has to send the request again with
-    /// an Echo option, or to send a further block of its body.
+    /// an Echo option, or to send a further block of the request body.
     pub(super) const fn is_before_answer(&self) -> bool {
         matches!(self.step, TransferStep::Again | TransferStep::Sent(_))
     }

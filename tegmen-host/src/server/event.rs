@@ -97,7 +97,7 @@ pub enum Event {
         #[serde(serialize_with = "dated")]
         at: SystemTime,
     },
-    /// A client without a certificate and without a key connected, but the server gives no rights to such clients. The
+    /// A client connected without a certificate and without a key, but the server gives no rights to such clients. The
     /// event is reported once.
     AnonymousInVain {
         /// Address of the client.

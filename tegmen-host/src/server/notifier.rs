@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tegmen::identity::Identity;
 use tokio::sync::mpsc;
 
-/// The paths whose representation has changed, until the shard takes these paths. A path that changed several times is
-/// in the set once.
+/// The paths of changed representations that the shard has not taken yet. A path that changed several times is in the
+/// set once.
 pub(crate) struct Changes {
     paths: Mutex<HashSet<Arc<str>>>,
     commands: mpsc::UnboundedSender<Command>,
