@@ -10,7 +10,7 @@ use tegmen::coap::{BuildError, Builder, Code, MessageRef, MessageType, OptionNum
 pub enum Heard {
     /// The listener has served the request with this code.
     Served(Code),
-    /// The listener requires the same request again, with the value of the Echo option in its response.
+    /// The listener requires the same request again, but with an Echo option: the one in the listener's response.
     Challenged,
 }
 
@@ -117,8 +117,8 @@ impl<const LISTENERS: usize> Listeners<LISTENERS> {
 
 /// A round of requests, one to each listener. The sender waits for a response before it sends the next request.
 pub struct Round<const LISTENERS: usize> {
-    /// The listeners, in the order of their requests. This is a reference, so that a list of hundreds of addresses is
-    /// not moved.
+    /// The listeners, in the order in which they get requests. This is a reference, so that a list of hundreds of
+    /// addresses is not moved.
     listeners: &'static mut Listeners<LISTENERS>,
     requests: Requests,
     is_on: bool,

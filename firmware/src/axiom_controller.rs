@@ -1,4 +1,4 @@
-//! The controller that `axiom_member` joins, in the same image: a server that gives the same keys to each member.
+//! The controller of the group in the image `axiom_member`: a server that gives the same keys to each member.
 //! `tegmen_control::group` is the controller for real use.
 
 use super::Provider;
@@ -42,9 +42,9 @@ impl<'k> Controller<'k> {
         self.keys = Keys(keys);
     }
 
-    /// Processes a datagram of the member, and writes the answer into `back`. If there is no answer, writes the first
-    /// datagram that is due. Returns the number of written bytes, which may be 0. Returns `None` if the session has
-    /// ended.
+    /// Processes a datagram of the member, and writes the answer into `back`. If there is no answer, writes the
+    /// datagram that the controller has to send next. Returns the number of written bytes, which may be 0. Returns
+    /// `None` if the session has ended.
     #[inline(never)]
     pub fn receive(&mut self, now: Instant, datagram: &mut [u8], back: &mut [u8; LONGEST]) -> Option<usize> {
         let mut records = Records::new(datagram);
@@ -65,7 +65,7 @@ impl<'k> Controller<'k> {
         }
     }
 
-    /// Writes the next datagram that is due into `back`. Returns its length, or 0 if no datagram is due.
+    /// Writes into `back` the next datagram that must be sent now. Returns its length, or 0 if there is none.
     #[inline(never)]
     pub fn poll(&mut self, now: Instant, back: &mut [u8; LONGEST]) -> usize {
         match self.node.poll(&mut self.environment.at(now), &mut self.keys, back) {

@@ -71,7 +71,7 @@ pub const ADDRESS: Address =
 pub const GROUP: [u8; 16] = [1; 16];
 /// Number of levels of the group's key tree, which has at most 256 members.
 pub const LEVELS: usize = 9;
-/// The leaf of the listener. The next leaf is that of the sender.
+/// The number of the listener's leaf in the key tree. The sender has the next leaf.
 pub const FIRST_LEAF: u32 = 1 << (LEVELS - 1);
 
 const SENDER_ID: u8 = 7;

@@ -102,7 +102,7 @@ impl<F: Flash, R: Responses> Listener<F, R> {
         rekeyed == Some(Rekeyed::Missed)
     }
 
-    /// Returns the response that is due, and the address of its receiver.
+    /// Returns the response that must be sent now, and the address of its receiver.
     pub fn poll(&mut self, now: Instant) -> Option<(Address, &[u8])> {
         self.waiting.poll(now)
     }

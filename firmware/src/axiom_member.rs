@@ -40,7 +40,7 @@ enum Session {
 
 /// The keys of the member.
 struct Keys<F> {
-    /// The parts from which the listener is made. `None` after the listener was made with its keys.
+    /// The parts from which the listener is made. `None` after the member has received keys and made the listener.
     parts: Option<Parts<F>>,
     listener: Option<Listener<F>>,
     are_current: bool,
@@ -86,7 +86,7 @@ impl<F: Flash> GroupMember<F> {
         }
     }
 
-    /// Writes the next datagram that is due into `out`. Returns its path and its length.
+    /// Writes into `out` the next datagram that the member has to send now. Returns its path and its length.
     pub fn poll(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<(Path, usize)> {
         if let Some(len) = self.ask(now, out) {
             return Some((self.controller, len));

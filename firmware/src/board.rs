@@ -29,7 +29,7 @@ pub fn run<A: Application<M>, M: Memory<Features: Default>>(place: &'static Plac
     }
 }
 
-/// Runs the application forever, in the turns that arrive over the line. Each turn contains the current time. `place`
+/// Runs the application forever, in the turns that arrive over the serial line. Each turn has the current time. `place`
 /// stores the mote.
 pub fn run_in_turns<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! {
     let mut line = begin();
@@ -45,7 +45,7 @@ pub fn run_in_turns<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! 
     }
 }
 
-/// Starts the board. Returns the decoder of its line.
+/// Starts the board. Returns the decoder of its serial line.
 fn begin() -> Decoder<'static> {
     clock::start();
     uart::start();

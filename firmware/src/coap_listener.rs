@@ -42,7 +42,7 @@ impl CoapListener {
         }
     }
 
-    /// Returns the response that is due, and the address of its receiver.
+    /// Returns the response that must be sent now, and the address of its receiver.
     pub fn poll(&mut self, now: Instant) -> Option<(Address, &[u8])> {
         self.waiting.poll(now)
     }

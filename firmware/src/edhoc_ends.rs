@@ -4,7 +4,7 @@ use super::points;
 use tegmen_base::secret::Secret;
 use tegmen_edhoc::{ConnectionId, Credential, Identity, MAX_CREDENTIAL, Transfer};
 
-/// An end.
+/// One end of the EDHOC session.
 pub struct End {
     /// The seed of the end's cryptographic provider.
     pub seed: u8,

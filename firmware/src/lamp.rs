@@ -87,7 +87,7 @@ impl Waiting {
         self.waits = Some(Waits { until, to: *to, place });
     }
 
-    /// Returns the response that is due, and the address of its receiver.
+    /// Returns the response and the address of its receiver, if the waiting time of the response has ended.
     pub fn poll(&mut self, now: Instant) -> Option<(Address, &[u8])> {
         let Waits { to, place: (start, end), .. } = self.waits.take_if(|waits| waits.until <= now)?;
         Some((to, self.response.get(start..end)?))

@@ -1,7 +1,7 @@
-//! A line in memory, and LEDs that add values. They replace the line and the LEDs of the board when two motes are in
-//! one image.
+//! Memory that replaces the serial line and the LEDs of the board if two motes are in one image: bytes in an array
+//! replace the line, and a sum replaces the LEDs.
 
-/// The line. It holds the bytes that were sent and not yet taken.
+/// The line in memory. It holds the bytes that one mote has sent and the other mote has not yet taken.
 pub mod uart {
     use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 

@@ -140,14 +140,14 @@ impl<R: Configured, M: Memory> Mote<R, M> {
         }
     }
 
-    /// Calls [`Application::look`], and sends datagrams that are due. The board calls this after each tenth of a
-    /// second.
+    /// Calls [`Application::look`], and sends all datagrams that the mote has to send now. The board calls this after
+    /// each tenth of a second.
     pub fn on_time<A: Application<M, Roles = R>>(&mut self, application: &mut A, now: Instant) {
         application.look(self, now);
         self.send_what_is_due(application, now);
     }
 
-    /// Handles a packet from the line.
+    /// Handles a packet from the serial line.
     pub fn on_packet<A: Application<M, Roles = R>>(&mut self, application: &mut A, now: Instant, packet: &mut [u8]) {
         let datagram = match Datagram::parse(packet) {
             Ok(datagram) if datagram.path.local.ip == self.ip && datagram.path.local.port == DTLS_PORT => datagram,
@@ -166,7 +166,7 @@ impl<R: Configured, M: Memory> Mote<R, M> {
         self.on_time(application, now);
     }
 
-    /// Sends the datagrams that are due: flights of handshakes, alerts, and CoAP messages that were not acknowledged.
+    /// Sends all datagrams that must be sent now: flights of handshakes, alerts, and unacknowledged CoAP messages.
     fn send_what_is_due<A: Application<M, Roles = R>>(&mut self, application: &mut A, now: Instant) {
         let mut out = [0; DATAGRAM_LEN];
         while let Some(event) = self.node.poll(&mut self.environment.at(now), application, &mut out) {
@@ -208,7 +208,7 @@ impl<R: Configured, M: Memory> Mote<R, M> {
     }
 }
 
-/// Sends one UDP datagram over the line.
+/// Sends one UDP datagram over the serial line.
 fn send_datagram(path: &Path, payload: &[u8]) {
     if let Ok(headers) = ip::headers(path, HOP_LIMIT, payload) {
         encode(headers.iter().chain(payload)).for_each(uart::send);

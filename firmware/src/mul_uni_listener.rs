@@ -51,8 +51,8 @@ impl Responses for OverSessions {
 }
 
 impl<F: Flash> Listener<F, OverSessions> {
-    /// Processes a datagram of a handshake, which is sent to the address of the listener. Writes the answer to its
-    /// sender into `out`. Returns the length of the answer, or 0 if there is none.
+    /// Processes a datagram of a handshake, which is sent to the address of the listener. Writes into `out` the answer
+    /// to the datagram. Returns the length of the answer, or 0 if there is none.
     pub fn take_own(&mut self, now: Instant, from: &Address, datagram: &mut [u8], out: &mut [u8; OUT_LEN]) -> usize {
         match self.responses.sessions.take(now, from, datagram, out) {
             // Requests are sent to the address of the group.
@@ -61,8 +61,8 @@ impl<F: Flash> Listener<F, OverSessions> {
         }
     }
 
-    /// Writes the next datagram of a handshake that is due into `out`. Returns the address of its receiver, and its
-    /// length.
+    /// Writes into `out` the next datagram that a handshake has to send now. Returns the address of its receiver, and
+    /// its length.
     pub fn poll_own(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<(Address, usize)> {
         self.responses.sessions.poll(now, out)
     }

@@ -64,8 +64,8 @@ impl<F: Flash, const LISTENERS: usize> MulUniSender<F, LISTENERS> {
         }
     }
 
-    /// Writes the next datagram of a handshake that is due into `out`. Returns the address of its receiver, and its
-    /// length.
+    /// Writes into `out` the next datagram that a handshake has to send now. Returns the address of its receiver, and
+    /// its length.
     pub fn poll(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<(Address, usize)> {
         self.sessions.poll(now, out)
     }

@@ -1,4 +1,4 @@
-//! The server of `blink_server`, whose count of PUTs clients can also observe. It also stores a text that is longer
+//! The server of `blink_server`. Its clients can also observe the number of PUTs, and it stores a text that is longer
 //! than a block.
 //!
 //! `/blink` is the resource of [`blink_server`]. The observers are notified of each change of the count. `/text` has a

@@ -253,8 +253,8 @@ impl<T: Peers, R: Answers> Node<T, R> {
         worked::<R, _>(self.end, || self.endpoint.connect(cx, &self.end.path)).ok().map(|_| ())
     }
 
-    /// Sends all datagrams that are due to the other end. The other end answers a datagram immediately only with a
-    /// cookie, and this function delivers that answer. Returns false if no datagram was due.
+    /// Sends to `other` all datagrams that this end has to send now. The other end answers a datagram immediately only
+    /// with a cookie, and this function delivers that answer. Returns false if there is nothing to send.
     pub fn send_flight<const LEN: usize>(
         &mut self,
         cx: &mut Cx<'_, Provider>,
@@ -279,7 +279,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 
-    /// Writes the next datagram that is due. Returns its length, or 0 if no datagram is due. The function is not
+    /// Writes the next datagram that this end has to send now. Returns its length, or 0 if there is none. It is not
     /// inlined, so that its stack is free while the other end works.
     #[inline(never)]
     fn poll(&mut self, cx: &mut Cx<'_, Provider>, out: &mut [u8]) -> usize {

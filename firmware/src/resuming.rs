@@ -86,7 +86,7 @@ impl<S: Resumption, A: Resumes> Side<S, A> {
         }
     }
 
-    /// Writes the next datagram that is due into `out`. Returns its length, or 0 if no datagram is due.
+    /// Writes into `out` the next datagram that the node has to send now. Returns its length, or 0 if there is none.
     #[inline(never)]
     pub fn poll(&mut self, out: &mut [u8; LONGEST]) -> usize {
         self.application.begin(NOW);
@@ -149,7 +149,7 @@ pub fn settle<S: Resumption, A: Resumes, T: Resumption, B: Resumes>(
     }
 }
 
-/// Sends all datagrams that are due at `from`. Returns false if no datagram was due.
+/// Sends all datagrams that `from` has to send now. Returns false if there are none.
 #[inline(never)]
 pub fn speak<S: Resumption, A: Resumes, T: Resumption, B: Resumes>(
     from: &mut Side<S, A>,

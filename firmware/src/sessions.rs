@@ -76,7 +76,7 @@ impl<R: Configured, const PEERS: usize> Sessions<R, PEERS> {
         Taken::Message(bytes.of_mut(datagram))
     }
 
-    /// Writes the next datagram that is due into `out`. Returns the address of its receiver, and its length.
+    /// Writes into `out` the next datagram that a session has to send now. Returns its receiver and its length.
     pub fn poll(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<(Address, usize)> {
         loop {
             let cx = &mut self.environment.at(now);

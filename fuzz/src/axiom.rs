@@ -18,7 +18,7 @@ const MEMBERS: usize = 2;
 struct End<const KEY: usize> {
     member: Member<2, 2, KEY>,
     epoch: u16,
-    /// The ends of the leases that are stored durably.
+    /// The last durably stored ends of the leases of record numbers.
     kept: Kept,
     /// The sender of the request that was last delivered.
     asked: Option<SenderId>,
@@ -198,7 +198,7 @@ impl<const KEY: usize> Script<KEY> {
         assert!(self.delivered.insert((which, content)), "delivered twice");
     }
 
-    /// Begins the next epoch of a member, or restarts the member in this epoch.
+    /// Begins the next epoch of a member, or restarts the member in its current epoch.
     fn renew(&mut self, which: usize, restarts: bool) {
         let end = &mut self.ends[which];
         end.asked = None;

@@ -90,8 +90,8 @@ struct Expected {
     perhaps: Vec<Epoch>,
     /// The connections whose revocation was acknowledged by the device.
     revoked: BTreeSet<u32>,
-    /// The connections that the device refuses now, but may accept after a restart, because its memory failed when they
-    /// were revoked.
+    /// The connections that the device refuses now, but may accept after a restart, because the memory of the device
+    /// failed when the connections were revoked.
     unkept: BTreeSet<u32>,
     /// True if the memory failed in this epoch. The pages of the memory may then be full although the list of refused
     /// connections is not full.

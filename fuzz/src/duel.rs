@@ -328,7 +328,8 @@ impl<'a, E: Ends> Duel<'a, E> {
         }
     }
 
-    /// Lets both ends send the datagrams that are due, and delivers to the honest end all datagrams for it.
+    /// Lets both ends send all datagrams that they have to send now. Delivers to the honest end all datagrams that are
+    /// addressed to it.
     fn settle(&mut self) {
         for _ in 0..100 {
             for (to, datagram) in self.target.poll(self.now) {

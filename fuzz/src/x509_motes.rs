@@ -10,8 +10,9 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 use tegmen_x509::{Anchor, KeyPurpose, MAX_CERTIFICATES, Name, PublicKey, Rules, UnixTime};
 
-/// Reads a byte that selects the rules, and then a list of certificates. Verifies the whole list, and also the same
-/// list in the parts in which it arrives. A list without a valid signature must be refused.
+/// Reads a byte that selects the rules, and then a list of certificates. Verifies the whole list. Also sends the same
+/// list in fragments to a client, which verifies each part that arrives. A list without a valid signature must be
+/// refused.
 ///
 /// A second provider accepts each signature, so that the verification reaches the end of a path. The verification must
 /// then check at most as many signatures as a path can have, and the key in the result must be a key of the list.
@@ -115,8 +116,8 @@ impl Client {
         self.endpoint.resume(&mut self.environment.at(NOW), id, answer)
     }
 
-    /// Sends a list in fragments of this size. If `is_swapped` is true, the first round sends each pair of fragments in
-    /// reverse order. The next rounds send all fragments in order.
+    /// Sends a list in fragments of `size` bytes, up to three times. If `is_swapped` is true, the first time sends each
+    /// pair of fragments in reverse order. The other times send all fragments in order.
     fn take_list(mut self, list: &[u8], size: usize, is_swapped: bool) {
         let body = listed(list);
         let mut pieces: Vec<_> = body.chunks(size).enumerate().collect();

@@ -143,7 +143,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
     runtime.map_err(|error| error.to_string())
 }
 
-/// Writes the devices into the database of the server before the server starts.
+/// Writes the publisher, the resource server and the subscribers into the database of the server, which is not started
+/// yet.
 fn add_devices(scene: &Scene) -> Result<(), String> {
     fn words(error: impl ToString) -> String {
         error.to_string()
@@ -168,7 +169,7 @@ fn add_devices(scene: &Scene) -> Result<(), String> {
     })
 }
 
-/// Computes the key of a session between the publisher and a subscriber with the command line of OpenSSL.
+/// Runs OpenSSL to compute the key of a session between the publisher and a subscriber.
 fn derived(scene: &Scene, identity: &str, subscriber: &str) -> Result<Psk, String> {
     scene.file("mac.in", format!("{identity}\0{subscriber}"))?;
     let mut command = Command::new(openssl::PROGRAM);

@@ -237,8 +237,8 @@ fn has_certificate(certificate: &Value) -> bool {
     certificate["expires"].is_u64() && certificate["problem"].is_null()
 }
 
-/// Checks that the device gets a certificate with its chain soon after it was created (`tegmen device imprint`). After
-/// a restart of the server, the certificate must be available at once.
+/// Checks that a new device (`tegmen device imprint`) soon gets a certificate and a certificate chain. After a restart
+/// of the server, the certificate must be available at once.
 fn issues(scene: &Scene, programs: &Programs) -> Check {
     Delegating::prepare(scene)?;
     let challenges = free_port()?;

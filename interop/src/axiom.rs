@@ -252,7 +252,7 @@ impl<const KEY: usize> Device<KEY> {
 /// A capture of a session, and the contents of its records.
 struct Session {
     capture: Vec<u8>,
-    /// A description of each record that was sent: its kind, its content, and the other end.
+    /// A JSON object for each record that was sent: its kind (request or response), and its content in hexadecimal.
     sent: Vec<Value>,
     group: SocketAddrV4,
 }

@@ -77,8 +77,8 @@ impl Capture {
         scene.file("capture.pcap", &*file)
     }
 
-    /// Changes the port of every client at the server, like a NAT that lost its mappings. Later datagrams of the server
-    /// to an old port are lost.
+    /// Changes the port that the server sees for every client, like a NAT that lost its mappings. Later datagrams of
+    /// the server to an old port are lost.
     pub(crate) fn rebind(&self) {
         self.shared.rebound.fetch_add(1, Ordering::Relaxed);
     }
@@ -96,7 +96,8 @@ impl Capture {
         self.shared.datagrams.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until `count` datagrams have passed for which `is_it` is true. Returns the index of the last one.
+    /// Waits until `is_it` is true for `count` of the datagrams that have passed. Returns the index of the last of
+    /// these datagrams.
     pub(crate) fn await_count(
         &self,
         deadline: Instant,

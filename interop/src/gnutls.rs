@@ -124,9 +124,10 @@ pub(crate) struct Client;
 
 struct Session {
     process: Process,
-    /// Number of bytes of the client's output that were read. Application data follows them.
+    /// Number of bytes of the client's standard output that the scenario has already read. The application data after
+    /// these bytes is still to be read.
     read: usize,
-    /// Number of bytes that were read from the client's log of records.
+    /// Number of bytes of the client's log of records that the scenario has already read.
     logged: usize,
 }
 

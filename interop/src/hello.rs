@@ -61,7 +61,8 @@ fn vector<'d>(rest: &mut &'d [u8], len_len: usize) -> Option<&'d [u8]> {
     take(rest, len)
 }
 
-/// Returns the types of the unencrypted handshake messages in a datagram, including those of fragments.
+/// Returns the types of the unencrypted handshake messages in a datagram. A fragment of a message also gives the type
+/// of this message.
 pub(crate) fn messages(datagram: &[u8]) -> Vec<u8> {
     let mut types = Vec::new();
     let mut rest = datagram;

@@ -354,7 +354,8 @@ impl<'s> Client<'s> {
         Ok(process)
     }
 
-    /// Returns the code and the payload of every response in the form in which the client logs them.
+    /// Requests `path` from `host`. Returns the process of the client, and a text for each response: its code and its
+    /// payload, as the client logs them.
     fn responses_at(&self, host: &str, path: &str, more: &[&str]) -> Result<(Process, Vec<String>), String> {
         let process = self.ask_at(host, path, more)?;
         let printed = [process.out.text(), process.err.text()].concat();
@@ -375,8 +376,7 @@ impl<'s> Client<'s> {
     }
 }
 
-/// Returns the code and the payload of every response in the output of a client, in the form in which the client logs
-/// them.
+/// Reads the output of a client. Returns a text for each response: its code and its payload, as the client logs them.
 pub(crate) fn responses(printed: &str) -> Vec<String> {
     let response = |line: &str| {
         let code = line.split_once(" c:")?.1.split(' ').next()?.to_owned();

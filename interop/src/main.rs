@@ -250,8 +250,8 @@ fn play(cells: &[Cell], jobs: usize, tegmen: &Path, logs: &Path) -> Vec<Check> {
 }
 
 /// Plays each failed row again, while no other row runs: on a busy machine a peer may exceed one of its own time
-/// limits. Replaces the result of the row. Returns a line for each row that passes the second time, with the first
-/// failure, because such a row may show an intermittent fault of Tegmen.
+/// limits. Replaces the result of the row. For each row that passes the second time, returns a line that contains the
+/// first failure, because such a row may show an intermittent fault of Tegmen.
 fn repeat_failed(cells: &[Cell], results: &mut [Check], tegmen: &Path, logs: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     for (cell, result) in cells.iter().zip(results) {

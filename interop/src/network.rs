@@ -11,11 +11,13 @@ pub(crate) enum Network {
     Good,
     /// Each datagram arrives after this time.
     Slow(Duration),
-    /// The first datagram with this unencrypted handshake message arrives after this time.
+    /// The first datagram with an unencrypted handshake message of a type arrives late. The values are this type, and
+    /// the delay.
     Late(u8, Duration),
-    /// Each datagram with this handshake message arrives immediately, and again after this time.
+    /// Each datagram with an unencrypted handshake message of a type arrives immediately, and again later. The values
+    /// are this type, and the time between the two arrivals.
     Twice(u8, Duration),
-    /// The first datagram with this handshake message is lost.
+    /// The first datagram with an unencrypted handshake message of this type is lost.
     Lost(u8),
     /// Datagrams with more bytes than this number are lost, in both directions.
     Carries(usize),

@@ -84,7 +84,7 @@ pub(crate) fn cells(version: &str) -> Vec<Cell> {
 pub(crate) struct Server {
     process: Process,
     pub(crate) address: SocketAddr,
-    /// Number of bytes of the server's output that were read.
+    /// Number of bytes of the server's standard output that the scenario has already read.
     read: usize,
 }
 
@@ -368,7 +368,8 @@ fn server_restart(scene: &Scene) -> Check {
 
 pub(crate) struct Client {
     pub(crate) process: Process,
-    /// Number of bytes of the client's output that were read. Application data follows them.
+    /// Number of bytes of the client's standard output that the scenario has already read. The application data after
+    /// these bytes is still to be read.
     read: usize,
 }
 

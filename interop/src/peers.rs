@@ -72,7 +72,7 @@ impl Places {
         Ok(directory)
     }
 
-    /// Makes a program from one C file of this project and installed libraries.
+    /// Makes a program from one C file of `interop/peers`. The program uses `libraries`, which must be installed.
     pub(crate) fn c_peer(
         &self,
         name: &'static str,
@@ -82,7 +82,7 @@ impl Places {
         self.c_program(name, source(&format!("{name}.c")), header, libraries)
     }
 
-    /// Makes a program from one C file and installed libraries.
+    /// Makes a program from the C file `file`. The program uses `libraries`, which must be installed.
     pub(crate) fn c_program(
         &self,
         name: &'static str,
@@ -192,8 +192,8 @@ impl Places {
         })
     }
 
-    /// Makes a Python program from a file of this project and one package of the Python package index, in its own
-    /// virtual environment.
+    /// Makes a Python program from a file of this project. The program uses one package of the Python package index,
+    /// which is installed in a separate virtual environment.
     pub(crate) fn python_peer(&self, file: &'static str, package: &'static str) -> Arc<Built> {
         let places = self.clone();
         Built::new(move || {

@@ -34,7 +34,8 @@ pub(crate) const RAW: &str = "raw public keys";
 pub(crate) struct EcdhePsk {
     pub(crate) scenario: &'static str,
     pub(crate) suite: Suite,
-    /// The text that shows the cipher of this scenario in the name of a suite. Peers use one of these two spellings.
+    /// Two spellings of the cipher of this scenario. If a peer has the suite, its name for the suite contains one of
+    /// the two spellings.
     marks: [&'static str; 2],
 }
 

@@ -20,8 +20,8 @@ pub(crate) trait Plaintext {
         self.head(0, message).map(drop)
     }
 
-    /// Sends a GET for a value of `tegmen serve` and waits for the response: `header` with the token, an ETag, and
-    /// `payload`.
+    /// Sends a GET for a value of `tegmen serve`, and waits for the response. The response must consist of the bytes
+    /// `header` (header and token), an ETag, and the payload `payload`.
     fn get(&mut self, request: &[u8], header: &[u8], payload: &[u8]) -> Result<(), String> {
         const ETAG_LEN: usize = 5;
         self.send(request)?;

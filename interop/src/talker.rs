@@ -375,7 +375,7 @@ impl DtlsServer for Talker {
 
 struct Session {
     process: Process,
-    /// Number of bytes of the program's output that were read.
+    /// Number of bytes of the program's standard output that the scenario has already read.
     read: usize,
 }
 

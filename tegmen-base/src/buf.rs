@@ -19,9 +19,9 @@ pub fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
     Ok(())
 }
 
-/// Moves all bytes that begin at position `from` to position `to`, which is at most `from`. Returns the number of moved
-/// bytes. Moves the bytes one by one, because `copy_within` can panic, and would add the code of a panic to the image
-/// of a mote.
+/// Moves the last bytes of `bytes`, which begin at position `from`, towards the front: after the move they begin at
+/// position `to`. The position `to` is at most `from`. Returns the number of moved bytes. Moves the bytes one by one,
+/// because `copy_within` can panic, and would add the code of a panic to the image of a mote.
 #[inline(never)]
 pub fn shift_left(bytes: &mut [u8], from: usize, to: usize) -> usize {
     let len = bytes.len().saturating_sub(from);
@@ -197,7 +197,7 @@ impl<'t> Writer<'t> {
         self.put(&value.to_be_bytes())
     }
 
-    /// Writes `bytes` after their length in one byte.
+    /// Writes the length of `bytes` in one byte, and then `bytes`.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn with_len8(&mut self, bytes: &[u8]) -> Result<(), Full> {
@@ -231,7 +231,7 @@ impl<'t> Writer<'t> {
         self.storage.get_mut(at..self.len).ok_or(Full)
     }
 
-    /// Writes `bytes` after their length in two bytes.
+    /// Writes the length of `bytes` in two bytes, and then `bytes`.
     pub fn with_len16(&mut self, bytes: &[u8]) -> Result<(), Full> {
         self.u16(u16::try_from(bytes.len()).map_err(|_| Full)?)?;
         self.put(bytes)
@@ -364,7 +364,8 @@ impl<'t> Frame<'t> {
         self.storage.len().wrapping_sub(self.end)
     }
 
-    /// Returns two positions in the storage: that of the first byte of the frame, and that after the last byte.
+    /// Returns two positions in the storage: the position of the first byte of the frame, and the position after its
+    /// last byte.
     pub const fn place(&self) -> (usize, usize) {
         (self.start, self.end)
     }
@@ -455,8 +456,9 @@ impl<'t> Frame<'t> {
         Ok(())
     }
 
-    /// Lends the frame with less free space: a writer cannot use the last `len` bytes of the storage. After writing,
-    /// pass the end of the lent frame to [`Self::end_at`], so that this frame gets the written bytes.
+    /// Returns a frame over the same bytes, to which a writer can append. The writer cannot use the last `len` bytes of
+    /// the storage. After writing, pass the end of the returned frame to [`Self::end_at`], so that this frame gets the
+    /// written bytes.
     pub fn reserving(&mut self, len: usize) -> Frame<'_> {
         let limit = self.storage.len().saturating_sub(len).max(self.end);
         Frame::around(self.storage.get_mut(..limit).unwrap_or(&mut []), self.start, self.end)

@@ -242,9 +242,9 @@ pub trait CacheStorage {
     /// Returns the response with this key, and marks it as used.
     fn find(&mut self, key: &[u8]) -> Option<Stored<'_>>;
 
-    /// Stores a response, and replaces an earlier response with the same key. The first `resource` bytes of the key
-    /// are the bytes that [`write_resource`] wrote. Returns false if there is no space. The earlier response is then
-    /// removed, too.
+    /// Stores a response, and replaces an earlier response with the same key. The first `resource` bytes of the key are
+    /// the bytes that [`write_resource`] wrote. Returns false if there is no space. The earlier response is removed in
+    /// this case also.
     fn put(&mut self, key: &[u8], resource: usize, owner: Self::Owner, stored: Stored<'_>) -> bool;
 
     /// Removes the response with this key.
@@ -298,7 +298,7 @@ pub enum Taken {
 }
 
 impl<S: CacheStorage> Cache<S> {
-    /// Looks for the response to a request with this key.
+    /// Finds the stored response with this key, and decides whether it can answer the request at the time `now`.
     #[inline]
     pub fn look_up(&mut self, now: Instant, key: &[u8], request: &MessageRef<'_>) -> Found<'_> {
         let Some(Stored { response, until }) = self.storage.find(key) else { return Found::Nothing };

@@ -13,7 +13,7 @@ use core::fmt::{self, Display, Formatter};
 use tegmen_base::buf::Frame;
 use tegmen_base::crypto::{Crypto, GroupCrypto, MAX_SHARE, MAX_SIGNATURE, NotAuthentic, P256_PREFIX, Unsupported};
 
-/// The component of a name in front of the identifier of a key.
+/// The component `KEY`, which precedes the identifier of the key in the name of a key.
 pub const KEY: Component<'static> = Component::generic(b"KEY");
 
 /// The bytes in front of the key in the SubjectPublicKeyInfo of an Ed25519 key (RFC 8410, section 4). They are the same

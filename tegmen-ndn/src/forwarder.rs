@@ -81,8 +81,8 @@ pub enum Outcome {
 pub struct Times {
     /// The longest time for which an Interest is stored.
     pub longest_lifetime: Duration,
-    /// The time after the transmission of an Interest in which the forwarder does not forward an Interest with the same
-    /// name and another Nonce. A Nack of the next hop ends this time.
+    /// A time that begins when an Interest is sent. During this time the forwarder does not forward an Interest with
+    /// the same name and another Nonce. A Nack of the next hop ends this time.
     pub suppression: Duration,
     /// The time after which an Interest is retransmitted to the same next hop, on links that lose frames.
     pub retransmission: Duration,

@@ -307,7 +307,7 @@ pub trait Pit {
     /// Returns true if an entry with this name and nonce was removed a short time ago.
     fn is_dead(&self, name: &Name<'_>, nonce: [u8; 4]) -> bool;
 
-    /// Returns true if the name of an entry contains the digest of a Data packet.
+    /// Returns true if the table has an entry whose name contains the digest of a Data packet.
     fn has_digests(&self) -> bool;
 
     /// Finds an entry that a Data packet with this name and digest answers. The Interest of the entry must have been

@@ -164,8 +164,8 @@ fn an_unknown_context_or_hop_id_is_refused() {
     assert_eq!((HopId::new(0), HopId::new(128)), (None, None));
 }
 
-/// The node that receives the Data packet uses the HopID for another name than the sender. So it restores a packet with
-/// another name, whose signature is wrong.
+/// The sender and the receiver of a Data packet use the same HopID for different names. So the receiver restores a
+/// packet with the wrong name, and the signature does not fit this name.
 #[test]
 fn a_stale_hop_id_spoils_the_signature() {
     let (asked, other) = (name("/house/temp"), name("/house/door"));

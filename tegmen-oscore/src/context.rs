@@ -47,16 +47,16 @@ pub enum BadParameters {
 /// One end of a security context. Such a value has 112 bytes.
 pub type Context = SecurityContext<AsItIs>;
 
-/// One end of a security context: a [`Context`], or a `RederivableContext`. `N` is the way in which its messages
-/// identify the ID Context.
+/// One end of a security context: a [`Context`], or a `RederivableContext`. `N` is the way in which the messages of the
+/// context identify the ID Context.
 ///
-/// The sequence numbers of its messages come from a [`Lease`]. A [`ReplayWindow`] records the numbers that the other
-/// end has used. A power cut loses the window. After this, each request is answered with a challenge, which contains an
-/// Echo value. A request that repeats this value is certainly not a replay. So the window begins again with the number
-/// of this request (RFC 8613, appendix B.1.2).
+/// The sequence numbers of the messages that this end sends come from a [`Lease`]. A [`ReplayWindow`] records the
+/// numbers that the other end has used. A power cut loses the window. After this, each request is answered with a
+/// challenge, which contains an Echo value. A request that repeats this value is certainly not a replay. So the window
+/// begins again with the number of this request (RFC 8613, appendix B.1.2).
 #[repr(C)]
 pub struct SecurityContext<N: Naming> {
-    /// The lease of numbers for messages of this end.
+    /// The numbers that the messages of this end may use.
     pub(super) lease: Lease,
     pub(super) window: ReplayWindow,
     pub(super) sender_id: Id,
@@ -77,7 +77,7 @@ impl<N: Naming> SecurityContext<N> {
     /// Makes a context that both ends use for the first time: the other end has sent no message yet.
     ///
     /// The parameters must never have been used before. For a context that may have been used, call [`Self::resume`].
-    /// In both cases the lease must be [extended](Self::lease_mut) before the context can send.
+    /// Before the new context can send, its lease of sequence numbers must be [extended](Self::lease_mut).
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -171,8 +171,8 @@ impl<N: Naming> SecurityContext<N> {
         self.id_context.as_ref().get(..len)
     }
 
-    /// Returns the lease of numbers for messages of this end. To extend the lease, first store the new end of the lease
-    /// durably. No lease ends above 2^40.
+    /// Returns the lease of numbers for messages of this end. To extend the lease, first store its new end durably, and
+    /// then call [`Lease::extend`]. No lease ends above 2^40.
     pub const fn lease_mut(&mut self) -> &mut Lease {
         &mut self.lease
     }
@@ -206,9 +206,9 @@ impl<N: Naming> SecurityContext<N> {
         self.naming.is_meant_by(self.id_context(), kid_context)
     }
 
-    /// Returns the inputs to the encryption of a message, which is a request, or the response to a request. In both
-    /// cases `request` contains the sender and the number of the request. The nonce is made from the sender `id` of the
-    /// message and its number `own`. If `own` is `None`, the nonce is made from `request`.
+    /// Returns the inputs to the encryption of a request or of a response. `request` contains the sender and the number
+    /// of the request, or of the request that the response answers. The nonce is made from the sender `id` and the
+    /// number `own` of the message. If `own` is `None`, the nonce is made from `request`.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn inputs(&self, id: &Id, own: Option<&PartialIv>, request: (&Id, &PartialIv)) -> Inputs {
@@ -239,6 +239,6 @@ impl<N: Naming> core::fmt::Debug for SecurityContext<N> {
     }
 }
 
-/// The `mark` of a [lost window](ReplayWindow::lost) before the first challenge. From the first challenge on, the
-/// `mark` is the Echo value of the challenge.
+/// The argument of [`ReplayWindow::lost`], as long as this end has sent no challenge after the loss of the window. From
+/// the first challenge on, the window stores the Echo value of the challenge in place of this number.
 pub(super) const NO_CHALLENGE: u64 = 0;

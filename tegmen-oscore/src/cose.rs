@@ -12,8 +12,8 @@ pub(super) const MAX_TAG: usize = 16;
 
 /// An AEAD algorithm of COSE (RFC 9053, section 4). All have keys of 128 bits.
 ///
-/// The value is the number in the registry of COSE, with two higher bits that give the lengths. So a mote computes
-/// the lengths, and needs no tables.
+/// The value of a variant is the number of the algorithm in the registry of COSE, with two higher bits. These two bits
+/// give the lengths of the nonce and of the tag, so a mote needs no tables of the lengths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Aead {
@@ -58,7 +58,7 @@ impl Aead {
         self.nonce_len().saturating_sub(6)
     }
 
-    /// Returns the position of a nonce at the end of an array of [`MAX_NONCE`] bytes.
+    /// Returns the number of bytes in front of a nonce that is at the end of an array of [`MAX_NONCE`] bytes.
     pub(super) const fn nonce_at(self) -> usize {
         match self {
             Self::A128Gcm => 1,
@@ -121,13 +121,14 @@ const AAD_LEN: usize = 36;
 
 impl Inputs {
     /// The constant beginning of the additional authenticated data, which is the Enc_structure of COSE (RFC 8613,
-    /// section 5.4): `["Encrypt0", h'', external_aad]`. The constant contains the bytes before external_aad, whose
-    /// length is not known yet, and the beginning of external_aad up to the algorithm: version 1 and an array of one.
+    /// section 5.4): `["Encrypt0", h'', external_aad]`. The constant contains the bytes before external_aad, and the
+    /// beginning of external_aad: version 1, and the head of an array of one algorithm. The length of external_aad is
+    /// written later.
     const AAD: Cbor<AAD_LEN> = Cbor::beginning_with(*b"\x83\x68Encrypt0\x40\x40\x85\x01\x81");
     const EXTERNAL_AT: usize = 12;
 
-    /// Makes the inputs for the request that the endpoint with this kid sent with this number, or for a response to
-    /// this request. The nonce comes from the endpoint and the number in `of`.
+    /// Makes the inputs for a request or for a response. The last argument is the kid and the number of the request, or
+    /// of the request that the response answers. The nonce is made from the endpoint and the number in `of`.
     pub(super) fn new(
         aead: Aead,
         common_iv: &[u8; MAX_NONCE],
@@ -156,7 +157,8 @@ impl Inputs {
     }
 }
 
-/// A few items of CBOR (RFC 8949), one after the other. The caller makes sure that they fit.
+/// A few items of CBOR (RFC 8949), one after the other. The caller makes sure that all items together have at most
+/// `MAX_LEN` bytes.
 pub(super) struct Cbor<const MAX_LEN: usize> {
     bytes: [u8; MAX_LEN],
     len: usize,

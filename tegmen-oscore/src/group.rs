@@ -15,11 +15,12 @@
 //! The sequence numbers of the messages in both modes come from one [lease](crate::Lease). A request of a member whose
 //! replay window is not known is answered with a challenge ([`GroupContext::write_challenge`], section 9). When the
 //! Group Manager gives the group new keys, the owner makes a new context, and [renews](GroupContext::renew) each
-//! recipient for it. Earlier requests are then answered with a number of the new context.
+//! recipient for it. A request that arrived under the old context is then answered with a sequence number of the new
+//! context.
 //!
-//! A proxy cannot answer from its cache, because each of these messages is different. [Deterministic
-//! requests](DeterministicClient) have the same bytes from each member. A proxy then answers all members with one
-//! stored response, which it cannot read.
+//! A proxy cannot answer a protected request from its cache, because no two protected requests have the same bytes.
+//! [Deterministic requests](DeterministicClient) are the exception: they have the same bytes from each member. So a
+//! proxy can answer them with one stored response, which it cannot read.
 //!
 //! Algorithms without integrity protection (A128CBC) and HKDF with SHA-512 are not supported.
 

@@ -41,9 +41,9 @@ impl<N: Naming> SecurityContext<N> {
         Ok(Pending::new(RequestBinding(number)))
     }
 
-    /// Protects the response in `frame` to a request. With the nonce of the request, which can be used once, the
-    /// response contains no number. Without this nonce, the response takes a number of this end. Each notification
-    /// after the first takes such a number.
+    /// Protects the response in `frame` to a request. `nonce` is the right to answer once under the nonce of the
+    /// request. A response under this nonce contains no number. If `nonce` is `None`, the response takes a number of
+    /// this end, as each notification after the first one does.
     ///
     /// # Errors
     /// The errors of [`Self::protect_request`].

@@ -175,7 +175,7 @@ fn appendix_c_of_rfc_8613_derives_these_contexts() {
 }
 
 /// Makes one end of a context from RFC 8613, appendix C. `section` is the number of the section with the parameters of
-/// this end, such as C.1.1. The next number of the end is `at`.
+/// this end, such as C.1.1. The next message of this end has the sequence number `at`.
 fn contexts(section: &str, at: u64) -> Context {
     let cases = appendix_c();
     let case = cases.iter().find(|case| case["section"] == section).unwrap();

@@ -69,7 +69,7 @@ fn run() -> Option<()> {
     serve(listener, &NEXT_REQUEST, &NEXT_RESPONSE)
 }
 
-/// Processes a request, and checks the response. The expected response contains its epoch and its record number.
+/// Processes a request, and checks the response. `expected` is the whole record, with epoch and record number.
 #[inline(never)]
 fn serve(listener: &mut Listener<Pages>, request: &[u8], expected: &[u8]) -> Option<()> {
     measured(TAKE, || take(listener, request))?;

@@ -1,5 +1,5 @@
-//! The two motes of Blink in one image, connected by a line in memory: a client that sends a PUT every second, and a
-//! server that counts the PUTs. The image measures the code that `blink_*` and `cosim_*` also contain.
+//! The two motes of Blink in one image, connected by a [`line`] in memory: a client that sends a PUT every second, and
+//! a server that counts the PUTs. The image measures the code that `blink_*` and `cosim_*` also contain.
 //!
 //! The images `blink_*` and `cosim_*` use a serial line, whose interrupts would also be counted. In this image the same
 //! mote and the same applications use a [`line`] in memory.

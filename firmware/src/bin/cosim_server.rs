@@ -1,4 +1,4 @@
-//! The mote of `blink_server`. A simulator sends it the time over the line.
+//! The mote of `blink_server`. A simulator sends the time to the mote over the serial line.
 #![no_std]
 #![no_main]
 

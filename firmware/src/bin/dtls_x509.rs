@@ -116,8 +116,8 @@ static RULES: Rules<'_> = Rules {
     name: Name::Eui64([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]),
     now: None,
 };
-/// The private key of the device, which is only for this measurement. The script `x509/make.sh` makes the certificates
-/// of this key.
+/// The private key of the device. It is used only for this measurement. The script `x509/make.sh` makes the
+/// certificates of this key.
 const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
 static PATH: &[u8] = include_bytes!("../../x509/path.bin");
 

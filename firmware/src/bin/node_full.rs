@@ -89,7 +89,7 @@ fn parts(context: Context) -> AllParts {
     }
 }
 
-/// The principal of the other end, which owns the OSCORE context at this end.
+/// The identity (principal) under which each end knows the other end. It is the owner of the OSCORE context.
 const THE_OTHER: Principal = Principal(1);
 static CLIENT: Place<Mote<ClientOnly, Full>> = Place::empty();
 static SERVER: Place<Mote<ServerOnly, Full>> = Place::empty();

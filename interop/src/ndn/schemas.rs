@@ -95,8 +95,8 @@ impl Draw {
         format!(" & {}", sets.join(" | "))
     }
 
-    /// Makes the components of a name that matches a rule. The name ignores the constraints of the rule and has some
-    /// random errors.
+    /// Makes the components of a name from the name pattern of a rule. Replaces a few components by random values, and
+    /// does not check the constraints of the rule. So not every name matches the rule.
     fn expand(&mut self, rules: &[Rule], rule: usize, bound: &mut BTreeMap<&'static str, &'static str>) -> Vec<String> {
         let mut name = Vec::new();
         for part in &rules[rule].name {

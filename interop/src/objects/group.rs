@@ -148,7 +148,7 @@ fn told((curve, aead, group): Protection, us: u8, other: u8) -> Result<Value, St
     }))
 }
 
-/// A member of the group with Tegmen's implementation.
+/// A member of the group that runs Tegmen's implementation.
 struct Member {
     context: GroupContext<Vec<u8>, 512>,
     others: Vec<Recipient<Vec<u8>>>,

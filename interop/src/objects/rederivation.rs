@@ -20,9 +20,9 @@ pub(super) const ROWS: [Row; 4] = [
     ),
 ];
 
-/// Adds two settings that libcoap's format does not have to the context file of the peer. The first setting turns on
-/// the derivation of new keys. The second setting states that the peer has lost its state. It is added only if `lost`
-/// is true.
+/// Appends a line to the context file of the peer. The line turns on the derivation of new keys. If `lost` is true,
+/// appends another line, which states that the peer has lost its state. The format of libcoap has neither of these two
+/// settings.
 fn tell(scene: &Scene, lost: bool) -> Result<(), String> {
     let file = std::fs::File::options().append(true).open(scene.directory().join(THEIRS));
     let lines = if lost { "rederivation,bool,true\nlost,bool,true\n" } else { "rederivation,bool,true\n" };

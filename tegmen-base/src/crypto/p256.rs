@@ -83,7 +83,7 @@ fn write_share<C: Crypto>(
     Ok(())
 }
 
-/// Multiplies the base point, or the point that the machine has loaded, by a private key.
+/// Multiplies the base point, or the point that was loaded into the [`Machine`], by a private key.
 #[inline(never)]
 fn multiply_key<C: Crypto>(
     crypto: &mut C,

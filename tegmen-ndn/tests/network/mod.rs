@@ -81,7 +81,7 @@ impl Faces<()> for Outbox<'_> {
 /// Faults that a test can switch on in a table. The tests must notice each fault.
 #[derive(Default)]
 pub(crate) struct Faults {
-    /// A Data packet counts as an answer even if the Interest was not sent to the face of the packet.
+    /// A Data packet counts as an answer even if it arrives from a face to which the Interest was not sent.
     pub(crate) any_face: bool,
     /// The Interests of one face may fill the whole table.
     pub(crate) every_place: bool,
@@ -183,7 +183,7 @@ const CONSUMER: FaceId = FaceId(0);
 const BACK: FaceId = FaceId(1);
 /// The face of a node to the next node.
 const NEXT: FaceId = FaceId(2);
-/// The face of the last node of a line to its producer.
+/// The face of the last node to its producer.
 const PRODUCER: FaceId = FaceId(3);
 
 /// A time in microseconds, and a number that distinguishes packets with the same time.

@@ -276,8 +276,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Nonce::new(aead, &iv, of)
     }
 
-    /// Returns the lease of numbers for messages of this member in both modes. To extend the lease, first store the new
-    /// end of the lease durably. The last number is 2^40 - 1.
+    /// Returns the lease of numbers for messages of this member in both modes. To extend the lease, first store its new
+    /// end durably, and then call [`Lease::extend`]. The last number is 2^40 - 1.
     pub const fn lease_mut(&mut self) -> &mut Lease {
         &mut self.lease
     }

@@ -35,8 +35,9 @@ pub fn key_of_ccs(ccs: &[u8]) -> Option<MemberKey> {
     }
 }
 
-/// Reads the next value, which must be a map. Returns the encoded value of each of these labels, or `None` for a label
-/// that is missing. Returns `None` instead of the array if the next value is not a map, or if a label occurs twice.
+/// Reads the next value, which must be a map. Each element of `labels` is the major type and the number of a label.
+/// Returns the encoded value of each of these labels, or `None` for a label that is missing. Returns `None` instead of
+/// the array if the next value is not a map, or if a label occurs twice.
 fn value_of<'m, const N: usize>(reader: &mut Reader<'m>, labels: &[(u8, usize); N]) -> Option<[Option<&'m [u8]>; N]> {
     let mut values = [None; N];
     for _ in 0..cbor::read(MAP, reader)? {

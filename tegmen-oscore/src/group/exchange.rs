@@ -1,4 +1,4 @@
-//! The identity of a request at both ends. The responses to the request are bound to it.
+//! The identity of a request at both ends. The responses to the request are bound to this identity.
 
 use super::gid::Gid;
 use crate::id::Id;
@@ -59,11 +59,11 @@ impl GroupNonce {
     }
 }
 
-/// The record of the responses of one member that were accepted for one request. [`GroupPending`] has several of these
-/// records. The default is a record that is free.
+/// A record that describes which responses of one member were accepted for one request. [`GroupPending`] has several of
+/// these records. The default is a record that no member uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Replies {
-    /// The member. The record is in use if `taken` is not the default.
+    /// The ID of the member that sent the responses. A member uses the record if `taken` is not the default.
     member: Id,
     taken: Taken,
 }
@@ -76,7 +76,7 @@ pub struct GroupPending<R> {
     /// The only member that may answer, or `None` if each member may answer. A request in the pairwise mode always has
     /// such a member. A deterministic request may have such a member.
     pub(super) to: Option<Id>,
-    /// The Group Identifier of the responses.
+    /// The Group Identifier of the current context. Responses under another Group Identifier are refused.
     pub(super) gid: Gid,
     replies: R,
 }

@@ -18,9 +18,9 @@ use tegmen_coap::{Code, MessageType, Token};
 /// The mode of a message.
 #[derive(Debug)]
 pub enum Mode<'m, B> {
-    /// The group mode: any member can read the message, and the signature proves that this member sent it.
+    /// The group mode: any member can read the message, and the signature proves which member sent it.
     Group,
-    /// The pairwise mode: only this member can read the message.
+    /// The pairwise mode: only the member in the value can read the message.
     Pairwise(&'m mut Recipient<B>),
 }
 
@@ -57,10 +57,10 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(GroupPending::new(request, to, replies))
     }
 
-    /// Protects the response in `frame` to a request. With the nonce of the request, which can be used once, the
-    /// response contains no number. In all other cases, the response takes a number of this member: without the nonce,
-    /// after the first response to the request, and if the request came under another Group Identifier than that of
-    /// this context (section 7.3).
+    /// Protects the response in `frame` to a request. `nonce` is the right to answer once under the nonce of the
+    /// request. A response under this nonce contains no number. The response takes a number of this member if `nonce`
+    /// is `None`, or if the request came under another Group Identifier than that of this context (section
+    /// 7.3).
     ///
     /// The response to a deterministic request is signed and has its own number. Its Max-Age is repeated as an outer
     /// option, so that caches store the response for that time (draft-ietf-core-cacheable-oscore-02, section 3.4.4).

@@ -43,7 +43,8 @@ fn get(number: u16) -> Result<Vec<u8>, String> {
     message((MessageType::NonConfirmable, number), &number.to_be_bytes(), (Code::GET, &[]), false)
 }
 
-/// Checks requests of two Tegmen members to aiocoap as the Deterministic Client. One of the members sends two requests.
+/// Checks requests to aiocoap that two Tegmen members protect as the Deterministic Client. One of the two members sends
+/// two requests.
 pub(super) fn asks(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     let port = free_port()?;
     let server = start(scene, peer, protection, "server", &["127.0.0.1", &port.to_string(), "pairwise"])?;
@@ -63,8 +64,8 @@ pub(super) fn asks(scene: &Scene, peer: &Built, protection: Protection) -> Check
     Ok(())
 }
 
-/// Checks requests of aiocoap to Tegmen as the Deterministic Client. Two processes of aiocoap must send the same
-/// request.
+/// Checks requests to Tegmen that aiocoap protects as the Deterministic Client. Two processes of aiocoap must send the
+/// same request.
 pub(super) fn answers(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     let socket = socket()?;
     let uri = format!("coap://{}/v", socket.local_addr().map_err(|error| error.to_string())?);
@@ -89,8 +90,8 @@ pub(super) fn answers(scene: &Scene, peer: &Built, protection: Protection) -> Ch
     }
 }
 
-/// Checks that the Python program opens a session in which each of three members sends a request as the Deterministic
-/// Client to each other member, and the other member answers.
+/// Checks that the Python program opens all messages of a session of three members. In the session each member protects
+/// a request to each other member as the Deterministic Client, and receives a response.
 pub(super) fn read(scene: &Scene, reader: &Built, protection: Protection) -> Check {
     let numbers = [OURS, THEIRS, THIRD];
     let (mut messages, mut expected) = (Vec::<Value>::new(), Vec::new());
