@@ -1,4 +1,4 @@
-//! A listener of a protected group (Axiom) that is provisioned with its keys. It answers requests to the group. It has
+//! A listener in a protected group (Axiom). It is provisioned with its keys, and answers requests to the group. It has
 //! no [`Node`](tegmen::node::Node): it receives only requests to the group, and the record layer delivers each request
 //! once.
 

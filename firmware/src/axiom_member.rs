@@ -1,5 +1,5 @@
-//! A member of a protected group that joins over a session with the controller (RFC 9594 over DTLS), and is a listener
-//! after that. If it misses a rekey message, it requests its keys over a session.
+//! A member that joins a protected group over a session with the controller (RFC 9594 over DTLS), and is then a
+//! listener. If the member misses a rekey message, it requests its keys over a session.
 
 use super::Provider;
 use super::axiom_keys::{parse, write_join};

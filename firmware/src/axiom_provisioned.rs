@@ -1,4 +1,4 @@
-//! A member of a protected group (Axiom) that has its keys, and processes the rekey messages of the controller.
+//! A member of a protected group (Axiom). The member has its keys, and processes the rekey messages of the controller.
 //!
 //! The member reserves its record numbers in flash memory before it uses them. The secrets are only in RAM. The flash
 //! memory contains the number of the epoch, so after a restart the member refuses keys of an earlier epoch.
@@ -100,7 +100,7 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
         Some(())
     }
 
-    /// Makes a request to the group in `out`. `write` writes the message; its argument is the number of the record.
+    /// Writes a request to the group into `out`. `write` writes the message; its argument is the number of the record.
     /// Returns the number and the record. Returns `None` if no number is left, or `out` is full.
     #[inline(always)]
     pub fn request<'o>(

@@ -1,5 +1,5 @@
-//! A listener of a group of lamps without protection, for CoAP Uni and CoAP Mul. It answers requests to its own address
-//! immediately, and requests to the group within the leisure.
+//! A listener in a group of lamps, for messages without protection (CoAP Uni and CoAP Mul). It answers requests to its
+//! own address immediately, and requests to the group within the leisure.
 
 use super::lamp::{Lamp, SENDERS, Waiting, is_request};
 use tegmen::address::{Address, Path};

@@ -1,5 +1,5 @@
-//! Senders of a group of lamps without protection. CoAP Uni sends a request to each listener, and CoAP Mul sends one
-//! request to all listeners.
+//! Senders for a group of lamps, without protection of the messages. CoAP Uni sends a request to each listener, and
+//! CoAP Mul sends one request to all listeners.
 
 use super::asking::{Heard, Listeners, REQUEST_LEN, Requests, Round};
 use tegmen::address::Address;

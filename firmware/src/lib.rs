@@ -1,10 +1,10 @@
 //! The parts of an image around the core on an LM3S6965 (Cortex-M3), the chip of QEMU's `lm3s6965evb`.
 //!
-//! [`start`] starts the image and restarts it after a panic. [`clock`] is its time, [`uart`] its only connection,
-//! [`leds`] its display, and [`place`] stores values that are too large for the stack. [`mote`] runs on any board, and
-//! so do its applications (`blink_client.rs`, `blink_server.rs`), which are modules of the images that use them.
-//! [`board`] runs the mote on this board, with the board's clock or in the [`turn`]s of a simulator. Two motes in one
-//! image are connected by a line in memory (`line.rs`, `two_motes.rs`). Images that measure use [`measure`]: marks
+//! [`start`] starts the image and restarts it after a panic. [`clock`] counts its time, [`uart`] is its only
+//! connection, [`leds`] are its display, and [`place`] stores values that are too large for the stack. [`mote`] runs on
+//! any board, and so do its applications (`blink_client.rs`, `blink_server.rs`), which are modules of the images that
+//! use them. [`board`] runs the mote on this board, with the board's clock or in the [`turn`]s of a simulator. Two
+//! motes in one image are connected by memory (`line.rs`, `two_motes.rs`). Images that measure use [`measure`]: marks
 //! around the counted code, notes in the ELF file that describe the marks, and an exit code. A [`pair`] is two ends in
 //! one image that exchange datagrams.
 #![no_std]

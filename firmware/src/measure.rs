@@ -91,7 +91,7 @@ pub fn exit(succeeded: bool) -> ! {
     }
 }
 
-/// A note of an image for the tool that measures it. An image has an array of notes as a `#[used]` static in
+/// A note in an image for the tool that measures the image. An image has an array of notes as a `#[used]` static in
 /// `.footprint`.
 #[repr(C)]
 pub struct Note {

@@ -1,8 +1,8 @@
 //! A mote on any board: IPv6 packets on a serial line, DTLS on its port, and an application.
 //!
 //! The clock is an argument. The caller calls [`Mote::on_time`] ten times a second, and [`Mote::on_packet`] for each
-//! packet from the line. This module needs two items of the board from its parent module: the cryptographic `Provider`,
-//! and `uart::send`.
+//! packet from the serial line. This module needs two items of the board from its parent module: the cryptographic
+//! `Provider`, and `uart::send`.
 
 use super::{Provider, uart};
 use tegmen::address::{Address, Path};

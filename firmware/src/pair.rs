@@ -123,7 +123,7 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
         Some(())
     }
 
-    /// Sends the record that follows the handshake to the server. Returns `None` if the server does not receive the
+    /// Sends to the server the record that follows the handshake. Returns `None` if the server does not receive the
     /// content of the record.
     #[inline]
     pub fn speak(&mut self) -> Option<()> {
@@ -132,8 +132,8 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
         server.open(cx, datagram, text)
     }
 
-    /// Sends the last flight of the handshake from the client to the server, in a handshake that ends with a flight of
-    /// the client.
+    /// Sends the last flight of the handshake to the server. Call this function only for a handshake whose last flight
+    /// is sent by the client.
     #[inline]
     pub fn finish(&mut self) {
         let Self { cx, client, server, wire: Wire { there, back, .. } } = self;
@@ -279,7 +279,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 
-    /// Writes the next datagram that this end has to send now. Returns its length, or 0 if there is none. It is not
+    /// Writes the next datagram that must be sent now. Returns its length, or 0 if there is none. The function is not
     /// inlined, so that its stack is free while the other end works.
     #[inline(never)]
     fn poll(&mut self, cx: &mut Cx<'_, Provider>, out: &mut [u8]) -> usize {

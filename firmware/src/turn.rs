@@ -1,4 +1,4 @@
-//! Turns: messages between a mote and a simulator that owns the time.
+//! Turns: messages between a mote and a simulator that sets the mote's clock.
 //!
 //! The high nibble of the first byte of both messages is not a version of IP. So the messages can be distinguished from
 //! packets, as the control frames of [`tegmen_lowpan::slip`] can. The format is version 1, with numbers in big-endian

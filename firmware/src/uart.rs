@@ -133,5 +133,5 @@ impl Ring {
 /// Capacity of the ring in bytes, a power of two. In a tenth of a second, 1,152 bytes can arrive at 115,200 baud. This
 /// is more than the capacity, but the thread empties the ring after every interrupt.
 const RING_LEN: usize = 512;
-/// The interrupts "receive queue filled to its mark" and "receive timeout".
+/// The bits of the interrupts "receive queue filled to its trigger level" and "receive timeout".
 const RECEIVED: u32 = 1 << 4 | 1 << 6;

@@ -212,7 +212,7 @@ fn oscore() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes scripts for three members of a group with Group OSCORE, values of the OSCORE option, and a credential.
+/// Writes scripts for three members that use Group OSCORE. Also writes values of the OSCORE option, and a credential.
 fn group_oscore() -> io::Result<()> {
     // Requests to all and to one member, delivered, again and damaged, with their responses; a restart, and the
     // challenge after it.

@@ -1,4 +1,4 @@
-//! Fuzzes two controllers of a group that have one database, and the devices of the group.
+//! Fuzzes the devices of a group and its two controllers, which share one database.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tegmen_fuzz::controllers::script(data));

@@ -179,7 +179,7 @@ impl Script<'_> {
     }
 
     /// Processes the result of a change. Stores its rekey messages, and returns true. Returns false if the controller
-    /// refused the change for a reason that is allowed, so that the group is unchanged.
+    /// refused the change for an allowed reason. The group is then unchanged.
     async fn changed(&mut self, outcome: Result<Rekeying, GroupError>) -> bool {
         match outcome {
             Ok(rekeying) => {

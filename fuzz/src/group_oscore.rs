@@ -16,7 +16,7 @@ use tegmen_host::provider::HostCrypto;
 const MEMBERS: usize = 3;
 const MANAGER: usize = MEMBERS;
 const SHARED: usize = MEMBERS + 1;
-/// The bit of a command that selects a request of the Deterministic Client.
+/// If this bit of a command is set, the member sends its request as the Deterministic Client.
 const DETERMINISTIC: u8 = 8;
 const PARAMETERS: GroupParameters<'static> = GroupParameters {
     master_secret: &[7; 16],

@@ -290,8 +290,8 @@ fn renews(scene: &Scene, programs: &Programs) -> Check {
     Ok(())
 }
 
-/// Checks that the operator sees the reason and the device has no session, if the authority requests the challenge
-/// response from a port where no server listens.
+/// Checks a failed challenge: the authority requests the challenge response from a port where no server listens. The
+/// operator must see the reason, and the device must have no session.
 fn refuses(scene: &Scene, programs: &Programs) -> Check {
     Delegating::prepare(scene)?;
     let (challenges, elsewhere) = (free_port()?, free_port()?);

@@ -1,4 +1,4 @@
-//! A relay between a client and a server that records the datagrams in a capture file. It needs no privilege to
+//! A relay between a client and a server. It records the datagrams in a capture file, and needs no privilege to
 //! capture.
 
 use crate::cell::{Check, LOOPBACK, Scene, Trouble};

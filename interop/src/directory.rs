@@ -36,7 +36,8 @@ fn serve(scene: &Scene) -> Result<(Served, String), String> {
     Ok((served, uri))
 }
 
-/// Starts an endpoint of the peer that registers itself. Returns its process and the address on which it listens.
+/// Starts an endpoint of the peer, which registers at the directory. Returns the process and the address of the
+/// endpoint.
 fn endpoint(scene: &Scene, peer: &Built, how: &str, uri: &str) -> Result<(Process, SocketAddr), String> {
     let address = SocketAddr::new(LOOPBACK, free_port()?);
     let mut command = peer.command()?;

@@ -81,7 +81,7 @@ impl<'a> Site<'a> {
         Ok(Self { scene, process, port, served })
     }
 
-    /// Requests a resource of the HTTP server with libcoap's client. Returns the responses.
+    /// Uses libcoap's client to request a resource of the HTTP server. Returns the responses.
     fn ask(&self, path: &str, words: &[&str]) -> Result<Vec<String>, String> {
         let proxy = format!("coap://127.0.0.1:{}", self.served.port + 1);
         let uri = format!("http://127.0.0.1:{}{path}", self.port);
@@ -171,7 +171,7 @@ impl<'a> Front<'a> {
         Ok(front)
     }
 
-    /// Requests a resource of the origin with curl.
+    /// Uses curl to request a resource of the origin.
     fn curl(&self, path: &str, words: &[&str]) -> Result<Fetched, String> {
         let uri = format!("http://127.0.0.1:{}/hc/{}", self.port, self.proxied.uri(path));
         let (head, body) = (self.scene.directory().join("head"), self.scene.directory().join("body"));

@@ -305,7 +305,7 @@ fn server_blocks(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// Checks an observation of `/count` at the peer's server, whose value increases twice a second. After the fourth
+/// Checks an observation of the resource `/count` of the peer. Its value increases twice a second. After the fourth
 /// representation Tegmen's client cancels the observation. The peer must then report that it has no observers.
 fn server_observe(scene: &Scene, peer: &Peer) -> Check {
     let (server, _, capture) = peer.serve(scene)?;

@@ -295,7 +295,7 @@ fn server_fragments(scene: &Scene) -> Check {
 }
 
 /// Checks fragments from Tegmen's client, which sends datagrams of at most 64 bytes. Its ClientHello needs two
-/// datagrams, and its ClientKeyExchange with the long identity needs more.
+/// datagrams, and its ClientKeyExchange needs more, because the identity is long.
 fn server_takes_fragments(scene: &Scene) -> Check {
     let psk = Psk::with_identity(&"i".repeat(100));
     // With -listen the server would refuse the first fragment: a server without state cannot reassemble fragments.

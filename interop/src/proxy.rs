@@ -103,7 +103,8 @@ impl Proxied {
         format!("coap://127.0.0.1:{}/{path}", self.origin.port)
     }
 
-    /// Returns the URI of a resource of the origin without the proxy and the relay.
+    /// Returns the URI with which a client requests a resource directly from the origin, without the proxy and the
+    /// relay.
     fn direct(&self, path: &str) -> String {
         format!("coap://{}/{path}", self.address)
     }

@@ -142,7 +142,7 @@ pub(crate) fn resumed_in(datagrams: &[Datagram], by: By) -> Check {
 const CLIENT_KEY_EXCHANGE: u8 = 16;
 
 /// Reports that a client cannot resume a session. `part` opens a session with the client, and gets a value in it.
-/// `source` is evidence from the source code of the client that it does not use the session id of the server.
+/// `source` is evidence from the client's source code that the client does not use the session id of the server.
 pub(crate) fn client_lacks(
     scene: &Scene,
     by: By,

@@ -80,7 +80,7 @@ pub struct Exchanges<S: ExchangeStorage> {
 pub trait PeerExchanges {
     /// The storage of the exchanges.
     type Storage: ExchangeStorage;
-    /// The state of the peer that an application keeps with the exchanges, or `()` if there is none.
+    /// The state that an application keeps for the peer together with the exchanges, or `()` if there is none.
     type State;
     /// True if [`Self::freshness`] returns a [`Freshness`]. If this is false, a node sends no challenges with the Echo
     /// option.

@@ -193,7 +193,7 @@ impl Header {
     }
 }
 
-/// The options of an OSCORE message that [`retain`] keeps (RFC 8613, section 4.1).
+/// A selection of the options of an OSCORE message (RFC 8613, section 4.1). [`retain`] keeps the selected options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// The outer options of class U, without OSCORE itself.

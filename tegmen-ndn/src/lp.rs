@@ -130,8 +130,8 @@ impl<'p> LpPacket<'p> {
         Ok(packet)
     }
 
-    /// Puts the fields in front of the fragment, which is in the frame. The frame must have [`MAX_FIELDS`] free bytes
-    /// in front, and is empty if there is no fragment. If the LpPacket has no fields, the frame does not change.
+    /// Puts the fields in front of the fragment in `frame`. The frame must have [`MAX_FIELDS`] free bytes in front. If
+    /// there is no fragment, the frame must be empty. If the LpPacket has no fields, the frame does not change.
     /// [`Self::fragment`] is ignored.
     ///
     /// # Errors

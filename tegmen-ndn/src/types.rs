@@ -5,9 +5,9 @@
 pub struct Type(pub u32);
 
 impl Type {
-    /// The component of a name that is the digest of a whole Data packet.
+    /// A component of a name: the digest of a whole Data packet.
     pub const IMPLICIT_DIGEST: Self = Self(1);
-    /// The component of a name that is the digest of the parameters of an Interest.
+    /// A component of a name: the digest of the parameters of an Interest.
     pub const PARAMETERS_DIGEST: Self = Self(2);
     /// Interest.
     pub const INTEREST: Self = Self(5);
@@ -15,7 +15,7 @@ impl Type {
     pub const DATA: Self = Self(6);
     /// Name.
     pub const NAME: Self = Self(7);
-    /// A component of a name without a special meaning.
+    /// A component of a name. The component has no special meaning.
     pub const GENERIC: Self = Self(8);
     /// Nonce.
     pub const NONCE: Self = Self(10);
@@ -45,7 +45,7 @@ impl Type {
     pub const KEY_DIGEST: Self = Self(29);
     /// ForwardingHint.
     pub const FORWARDING_HINT: Self = Self(30);
-    /// The component of a name that is a keyword (naming conventions, revision 3).
+    /// A component of a name: a keyword (naming conventions, revision 3).
     pub const KEYWORD: Self = Self(32);
     /// CanBePrefix.
     pub const CAN_BE_PREFIX: Self = Self(33);
@@ -63,15 +63,15 @@ impl Type {
     pub const INTEREST_SIGNATURE_INFO: Self = Self(44);
     /// InterestSignatureValue.
     pub const INTEREST_SIGNATURE_VALUE: Self = Self(46);
-    /// The component of a name that is the number of a segment (naming conventions, revision 3).
+    /// A component of a name: the number of a segment (naming conventions, revision 3).
     pub const SEGMENT: Self = Self(50);
-    /// The component of a name that is an offset in bytes.
+    /// A component of a name: an offset in bytes.
     pub const BYTE_OFFSET: Self = Self(52);
-    /// The component of a name that is a version.
+    /// A component of a name: a version.
     pub const VERSION: Self = Self(54);
-    /// The component of a name that is a time in microseconds since 1970.
+    /// A component of a name: a time in microseconds since 1970.
     pub const TIMESTAMP: Self = Self(56);
-    /// The component of a name that is a sequence number.
+    /// A component of a name: a sequence number.
     pub const SEQUENCE: Self = Self(58);
 
     /// ValidityPeriod (certificate format v2).

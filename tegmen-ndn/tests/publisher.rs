@@ -67,7 +67,7 @@ fn a_name_or_a_content_that_does_not_fit_takes_a_version_all_the_same() {
 /// stored the end of the lease.
 struct Producer {
     publisher: Publisher,
-    /// The end of the lease that survives the power cut.
+    /// The stored end of the lease, which is not lost in a power cut.
     stored: u64,
     keeps: bool,
 }

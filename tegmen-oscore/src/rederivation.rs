@@ -121,10 +121,10 @@ impl RederivableContext {
         Self::fresh::<C>(parameters, &id1)
     }
 
-    /// Restores a context of [`Self::rederived`] or [`Rederived::Second`] after a restart. `parameters` contain its [ID
-    /// Context](Self::id_context). `kept` is the last stored end of the lease of sequence numbers. `window` is the
-    /// replay window that the program stored after the last message, or `None` if the program ended without storing it.
-    /// `settled` is true if the context was [settled](Self::settle).
+    /// Restores a context of [`Self::rederived`] or [`Rederived::Second`] after a restart. `parameters` contain the [ID
+    /// Context](Self::id_context) of this context. `kept` is the last stored end of the lease of sequence numbers.
+    /// `window` is the replay window that the program stored after the last message, or `None` if the program ended
+    /// without storing it. `settled` is true if the context was [settled](Self::settle).
     ///
     /// # Errors
     /// [`BadParameters`].

@@ -1,4 +1,4 @@
-//! A member of a protected group (Axiom) that joins over a session with its controller, which is in the same image. The
+//! A member that joins a protected group (Axiom) over a session with the controller, which is in the same image. The
 //! image runs the handshake, the transfer of the keys, and then the datagrams of `axiom_listener`.
 #![no_std]
 #![no_main]

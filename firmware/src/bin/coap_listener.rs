@@ -1,5 +1,5 @@
-//! A listener of a group of lamps without protection, for CoAP Uni and CoAP Mul. The image processes one request to the
-//! address of the listener, and one request to the address of the group.
+//! A listener in a group of lamps, for messages without protection (CoAP Uni and CoAP Mul). The image processes one
+//! request to the address of the listener, and one request to the address of the group.
 #![no_std]
 #![no_main]
 

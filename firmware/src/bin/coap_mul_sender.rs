@@ -1,4 +1,4 @@
-//! A sender of a group of lamps without protection that sends one request to all listeners (CoAP Mul). The image makes
+//! A sender for a group of lamps. It sends one request without protection to all listeners (CoAP Mul). The image makes
 //! two requests and processes the responses of a listener. It has space for 400 listeners.
 #![no_std]
 #![no_main]

@@ -1,4 +1,4 @@
-//! A sender of a group of lamps without protection that sends a separate request to each listener (CoAP Uni). The image
+//! A sender for a group of lamps. It sends a separate request without protection to each listener (CoAP Uni). The image
 //! makes two requests and processes the responses of a listener. It has space for 400 listeners.
 #![no_std]
 #![no_main]

@@ -1,4 +1,4 @@
-//! A listener of a group of lamps that receives requests under the keys of the group, and answers over a DTLS session
+//! A listener in a group of lamps. It receives requests under the keys of the group, and answers over a DTLS session
 //! (DTLS Mul-Uni). The image runs the handshake with a sender, two requests, and between them the rekey messages of
 //! `axiom_listener`.
 #![no_std]

@@ -1,4 +1,4 @@
-//! A sender of a group of lamps that sends one request to all listeners under the keys of the group, and receives
+//! A sender for a group of lamps. It sends one request to all listeners under the keys of the group, and receives
 //! responses over DTLS sessions (DTLS Mul-Uni). The image runs the handshake with a listener, two requests and their
 //! responses, and between them the rekey messages of `axiom_sender`. It has space for 150 listeners.
 #![no_std]

@@ -1,4 +1,4 @@
-//! A listener of a group of lamps that receives requests over a DTLS session (DTLS Uni-Uni). The image runs the
+//! A listener in a group of lamps. It receives requests over a DTLS session (DTLS Uni-Uni). The image runs the
 //! handshake with a sender, and answers two requests.
 #![no_std]
 #![no_main]

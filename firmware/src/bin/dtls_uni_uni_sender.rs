@@ -1,4 +1,4 @@
-//! A sender of a group of lamps that sends a request to each listener over a DTLS session (DTLS Uni-Uni). The image
+//! A sender for a group of lamps. It sends a request to each listener over a DTLS session (DTLS Uni-Uni). The image
 //! runs the handshake with a listener, and two requests and their responses. It has space for 150 listeners.
 #![no_std]
 #![no_main]

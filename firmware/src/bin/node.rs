@@ -1,5 +1,5 @@
-//! The motes of `node_client` and `node_server` in one image, connected by a line in memory. They exchange an
-//! observation, and bodies in blocks.
+//! The motes of `node_client` and `node_server` in one image, connected by memory in place of a serial line. They
+//! exchange an observation, and bodies in blocks.
 #![no_std]
 #![no_main]
 

@@ -125,6 +125,6 @@ const PROTECT_RESPONSE: u32 = 4;
 const UNPROTECT_RESPONSE: u32 = 5;
 
 const PATH: &str = "sensors/temperature";
-/// The end of the first segment in [`PATH`].
+/// The index of the slash in [`PATH`].
 const SLASH: usize = 7;
 const OCTET_STREAM: u32 = 42;

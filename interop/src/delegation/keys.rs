@@ -21,7 +21,7 @@ struct KeyPair {
 }
 
 impl KeyPair {
-    /// Reads the key pair in a file with OpenSSL.
+    /// Uses OpenSSL to read the key pair in a file.
     fn read(file: &Path) -> Result<Self, String> {
         let written = |form: &[&str]| {
             let output =

@@ -242,7 +242,7 @@ impl Drawn {
         Ok(frame.bytes().to_vec())
     }
 
-    /// Sets the elements of an Interest that can borrow from this packet: all but the name, the hint and the nonce.
+    /// Sets all elements of `interest` except the name, the hint and the nonce. The elements borrow from this packet.
     fn fill<'p>(&'p self, interest: &mut Interest<'p>) {
         if let Body::Interest { can_be_prefix, must_be_fresh, lifetime, hop_limit, parameters, .. } = &self.body {
             interest.can_be_prefix = *can_be_prefix;

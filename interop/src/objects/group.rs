@@ -148,7 +148,7 @@ fn told((curve, aead, group): Protection, us: u8, other: u8) -> Result<Value, St
     }))
 }
 
-/// A member of the group that runs Tegmen's implementation.
+/// A member that runs Tegmen's implementation of Group OSCORE.
 struct Member {
     context: GroupContext<Vec<u8>, 512>,
     others: Vec<Recipient<Vec<u8>>>,

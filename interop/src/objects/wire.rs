@@ -93,7 +93,7 @@ pub(super) fn with_option(capture: &Capture, option: OptionNumber) -> Result<usi
     Ok(count)
 }
 
-/// Returns the length of the kid context of each protected message in bytes, or `None` for a message without a kid
+/// Returns the length in bytes of the kid context of each protected message, or `None` for a message without a kid
 /// context.
 pub(super) fn kid_contexts(datagrams: &[Datagram]) -> Result<Vec<Option<usize>>, String> {
     let mut found = Vec::new();

@@ -69,7 +69,8 @@ fn gets(scene: &Scene, at: SocketAddr, more: &[&str]) -> Check {
     Ok(())
 }
 
-/// Checks that the device refuses the session and no other session is opened. The alert is the same for each reason.
+/// Checks that the device refuses the session, and that no other session is opened. The alert is the same for each
+/// reason.
 fn is_refused(scene: &Scene, device: &Device, reason: &str) -> Check {
     let mut client = start(scene, device.address, &["-sess_in", "session.pem"])?;
     client.process.write(GET_V)?;

@@ -225,8 +225,8 @@ fn client_without_the_curve(scene: &Scene) -> Check {
     Ok(())
 }
 
-/// Checks a renegotiation. Tegmen's server answers a ClientHello in a session with the warning no_renegotiation.
-/// OpenSSL's client then ends.
+/// Checks a renegotiation. If a ClientHello arrives in a session, Tegmen's server answers with the warning
+/// no_renegotiation. OpenSSL's client then ends.
 fn client_renegotiates(scene: &Scene) -> Check {
     let served = served(scene, ECDSA_GCM, &[])?;
     let cipher = format!("{}:@SECLEVEL=0", ECDSA_GCM.openssl());

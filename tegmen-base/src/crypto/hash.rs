@@ -27,7 +27,7 @@ const fn initial<const LEN: usize>() -> [u32; 8] {
     if LEN == SHA1_LEN { SHA1_INITIAL } else { SHA256_INITIAL }
 }
 
-/// Runs the compression function of the hash with digests of `LEN` bytes.
+/// Runs the compression function of the hash whose digests have `LEN` bytes.
 #[inline(always)]
 pub fn compress<C: Crypto, const LEN: usize>(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
     if LEN == DIGEST_LEN {

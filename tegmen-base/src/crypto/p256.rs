@@ -1,8 +1,8 @@
 //! Key agreement on secp256r1 and ECDSA with SHA-256 in little memory, for [`Compact`](super::Compact).
 //!
 //! No branch and no address depends on a private key, on the secret number of a signature, or on values that are
-//! computed from them. This takes constant time on a processor that multiplies two words in constant time. **A
-//! Cortex-M3 does not:** it ends `UMULL` and `UMLAL` early for small operands. Therefore the coordinates of each
+//! computed from them. So each operation takes constant time on a processor that multiplies two words in constant time.
+//! **A Cortex-M3 does not:** it ends `UMULL` and `UMLAL` early for small operands. Therefore the coordinates of each
 //! point and the numbers of a signature are multiplied by a random number, so that the operands differ from call to
 //! call. A Cortex-M4 and later processors do not have this fault.
 

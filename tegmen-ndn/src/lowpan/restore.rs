@@ -17,9 +17,9 @@ use tegmen_base::crypto::DIGEST_LEN;
 const RESERVED: u8 = 0xc0;
 const RESERVED_IN_DATA: u8 = 1;
 
-/// Restores the packet from the payload of frames, and writes it into an empty frame with [`MAX_HEAD`](crate::MAX_HEAD)
-/// free bytes in front. `name_of` returns the name of the Interest that this node sent with a HopID. If the packet is
-/// an Interest with a HopID, returns this HopID.
+/// Restores the packet from `payload`, which was received in one or more link frames. Writes the packet into an empty
+/// output frame with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front. `name_of` returns the name of the Interest that
+/// this node sent with a HopID. If the packet is an Interest with a HopID, returns this HopID.
 ///
 /// # Errors
 /// [`Error`]. The output frame is then empty.

@@ -97,7 +97,7 @@ pub(crate) struct Faults {
     faces: Cell<u16>,
 }
 
-/// A table in an array that can have a fault.
+/// A table in an array. The second value has the faults of the table.
 #[derive(Default)]
 pub(crate) struct TestPit(pub(crate) FixedPit<8, 64, 4, 4, 32>, pub(crate) Faults);
 

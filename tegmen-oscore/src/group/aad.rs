@@ -82,8 +82,8 @@ impl<'a> Aad<'a> {
         self.as_bytes().get(ENC_STRUCTURE.len()..).unwrap_or(&[])
     }
 
-    /// Calls `with` with the parts of the bytes that the signature covers: a Countersign_structure over a ciphertext
-    /// with its tag.
+    /// Passes to `with` the bytes that the signature covers, in parts. The bytes are a Countersign_structure over a
+    /// ciphertext and its tag.
     pub(super) fn signed<R>(&self, ciphertext: &[u8], with: impl FnOnce(&[&[u8]]) -> R) -> R {
         let mut head = [0; MAX_HEAD];
         let mut out = Writer::new(&mut head);
