@@ -1,4 +1,4 @@
-//! A sender in a protected group (Axiom). It is provisioned with its keys, and switches the lamps of all listeners with
+//! A sender in a protected group (Axiom). It is provisioned with its keys. It switches the lamps of all listeners with
 //! one request to the group, and receives the response of each listener. It has no [`Node`](tegmen::node::Node).
 
 use super::Provider;

@@ -1,4 +1,4 @@
-//! Two motes in one image, connected by a [`line`](super::line) in memory without delay. As on the board, each packet
+//! Two motes in one image, connected without delay by a [`line`](super::line) in memory. As on the board, each packet
 //! is encoded for the line. The line delivers each packet complete.
 
 use super::line::uart;

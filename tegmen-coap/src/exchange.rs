@@ -359,8 +359,8 @@ impl<S: ExchangeStorage> Exchanges<S> {
         storage.exchanges(&self.kept).filter(|o| o.has_deadline()).map(|o| o.deadline).min()
     }
 
-    /// Performs the next action that is due. Call it until it returns `None`. A message to retransmit is appended to
-    /// `frame`.
+    /// Performs the next action whose time has come. Call this function until it returns `None`. A message to
+    /// retransmit is appended to `frame`.
     pub fn poll(&mut self, storage: &mut S, now: Instant, frame: &mut Frame<'_>) -> Option<Due> {
         let due = storage.find(&mut self.kept, |o| o.has_deadline() && o.deadline <= now)?;
         let id = due.id;

@@ -200,8 +200,8 @@ pub enum Part {
     Outside,
     /// The inner options of a request: class E.
     InsideRequest,
-    /// The inner options of a response: class E. The inner Observe has no value, because the number of a message
-    /// gives the order of notifications (section 4.1.3.5.2).
+    /// The inner options of a response: class E. The inner Observe has no value, because the OSCORE sequence numbers
+    /// give the order of notifications (section 4.1.3.5.2).
     InsideResponse,
 }
 
