@@ -66,7 +66,8 @@ enum Wrong {
 
 const WRONG: [Wrong; 4] = [Wrong::Nothing, Wrong::Code, Wrong::FirstOfPadding, Wrong::LastOfPadding];
 
-/// A function to trace and its inputs. The function opens records, reads decrypted blocks, or uses private keys.
+/// A function that the program traces, and the inputs of the function. The function opens records, reads decrypted
+/// blocks, or uses private keys.
 struct Mode {
     name: &'static str,
     work: Work,

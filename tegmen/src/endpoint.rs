@@ -497,7 +497,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Closes the association with `id`: the next [`Self::poll`] sends close_notify.
+    /// Closes the association with the peer `id`: the next [`Self::poll`] sends close_notify.
     pub fn close(&mut self, id: PeerId) {
         let _ = self.close_with(id, Fatal::Closed);
     }

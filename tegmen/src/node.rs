@@ -2,7 +2,7 @@
 //! the same time.
 //!
 //! The owner passes received datagrams and the time to the node. The owner gets from the node the datagrams to send and
-//! the time of the next alarm. The [`Endpoint`] in the node works in the same way:
+//! the time of the next alarm. The [`Endpoint`] in the node works in the same way. These are the functions of a node:
 //!
 //! * For each datagram received on a DTLS port, call [`Node::handle`] until it returns `None`. For a plaintext
 //!   datagram, call [`Node::handle_plain`] once.
@@ -16,7 +16,8 @@
 //! * [`Node::request_protected_group`] sends a request to a group that Axiom protects.
 //!   [`Node::handle_protected_group`] processes each datagram to the address of such a group.
 //! * [`Node::respond`] sends the response to a request that the handler deferred: [`Application::on_deferred`].
-//! * [`Node::decide`] takes the decision on a request, if the policy did not decide at once.
+//! * [`Node::decide`] continues with a request on which the policy did not decide at once. The owner passes the
+//!   decision to it.
 //! * [`Node::notify`] sends notifications to the observers of a resource after its representation has changed.
 //!
 //! If [`Oscore`] is one of the features of a node, the node decrypts requests that have an OSCORE option, and protects

@@ -277,8 +277,8 @@ fn fragments_of_many_sizes_in_any_order_come_together() {
     }
 }
 
-/// Sends fragments again with other bytes: for a certificate that was already verified, and for a certificate that is
-/// not complete.
+/// Sends fragments again with other bytes. One of these fragments belongs to a certificate that was already verified,
+/// another to a certificate that is not complete.
 #[test]
 fn what_comes_again_with_other_bytes_changes_nothing() {
     for believes_second in [false, true] {

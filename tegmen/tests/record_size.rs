@@ -120,7 +120,8 @@ fn hello_with(extensions: &[&[u8]]) -> Puppet {
     puppet
 }
 
-/// Returns the extensions of the ServerHello that answers this client, or the alert.
+/// Returns the extensions of the ServerHello that answers a client with these extensions. If the server sends an alert
+/// instead, returns the level and the description of the alert.
 fn answered(extensions: &[&[u8]]) -> Result<Vec<u8>, (u8, u8)> {
     let mut world = World::new(1, Config { record_size_limit: 600, ..Config::default() });
     let mut puppet = hello_with(extensions);

@@ -1,5 +1,5 @@
-//! Sessions that leave an endpoint and return to it: after the endpoint stored them at its end, after a power cut, and
-//! from copies.
+//! Sessions that are stored outside of an endpoint and continue later: after the endpoint stored them when it ended,
+//! after a power cut, and from copies.
 
 mod world;
 

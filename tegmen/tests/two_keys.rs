@@ -34,9 +34,10 @@ fn principal(world: &mut World) -> Principal {
     world.server.endpoint.peers.peer(world.server.peer.unwrap()).unwrap().principal()
 }
 
-/// The type of the first message in the flight of a client that contains its Finished.
+/// The type of the ClientKeyExchange, the first message of the client's last flight. The Finished of the client is in
+/// the same flight.
 const CLIENT_KEY_EXCHANGE: u8 = 16;
-/// A damage of the last record in a datagram.
+/// Damage that flips one bit of a datagram.
 const LAST_BYTE: Damage = Damage::Flipped { at: usize::MAX, bit: 0 };
 
 #[test]

@@ -53,7 +53,7 @@ pub enum BadAssociation {
 
 /// Maximum number of bytes of a key block: two keys of HMAC-SHA-256.
 const KEY_BLOCK_LEN: usize = 64;
-/// Bytes of the implicit part of a nonce.
+/// Number of bytes of the implicit part of a nonce.
 pub(super) const IV_LEN: usize = 4;
 
 /// The keys of a group in one epoch, which all members have.

@@ -29,7 +29,7 @@ pub struct Admission<'a> {
 /// `Missed` does not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rekeyed {
-    /// The member has stored new secrets of nodes. The controller then sends the epoch message.
+    /// The member has stored new secrets of nodes in the tree of keys. The controller then sends the epoch message.
     Nodes,
     /// The next epoch has begun. Call [`Member::rekey`](super::Member::rekey) with an association that contains the
     /// [master secret](KeyPath::master_secret) of this epoch.

@@ -59,7 +59,7 @@ pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize
     signatures: S,
 }
 
-/// Bytes of a challenge.
+/// Number of bytes of a challenge.
 const CHALLENGE_LEN: usize = 8;
 
 /// Number of our last requests whose fingerprints are stored: a power of 2. A received request with our SenderID and
@@ -115,8 +115,8 @@ impl From<NotSealed> for SealRefused {
 
 impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SENDERS, LISTENERS, KEY> {
     /// A member of no group. It refuses every record before [`Self::begin`]. All its bytes are zero, so a static
-    /// variable with this value takes no flash memory. Such a value is never built on the stack, regardless of its
-    /// number of states.
+    /// variable with this value takes no flash memory. The value is also not built on the stack first, even if it has
+    /// space for many states.
     pub const EMPTY: Self = Self::with(());
 
     /// Creates a member in the epoch of `association`, in a group without signatures. `kept` is the value that was
@@ -138,7 +138,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize> Member<SEND
 }
 
 impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S> Member<SENDERS, LISTENERS, KEY, S> {
-    /// Creates a member of no group with these signatures. It refuses every record before [`Self::begin`].
+    /// Creates a member of no group. `signatures` will make and verify the signatures of records. The member refuses
+    /// every record before [`Self::begin`].
     pub const fn with(signatures: S) -> Self {
         Self {
             requests: Lease::resume(0),
@@ -165,7 +166,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S> Member<S
 }
 
 impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatures> Member<SENDERS, LISTENERS, KEY, S> {
-    /// Returns the signatures of the member, so that the owner can add and remove public keys.
+    /// Returns the value that makes and verifies the member's signatures. It stores the public keys of the other
+    /// members, so the owner can add and remove keys.
     pub const fn signatures(&mut self) -> &mut S {
         &mut self.signatures
     }

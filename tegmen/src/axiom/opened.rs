@@ -3,7 +3,7 @@
 /// The result of opening a record that is authentic.
 #[derive(Debug)]
 pub enum Opened<'r> {
-    /// The record is new. Deliver its content, which is the value.
+    /// The record is new. The value is the content of the record: deliver this content.
     Fresh(&'r mut [u8]),
     /// The record may be a replay, because the member does not know which TSNs the sender has used. The first value is
     /// the content of the record. Deliver this content only after [`Member::accept`](super::Member::accept) has
@@ -31,7 +31,8 @@ pub enum Proof<'a> {
     Echo(&'a [u8]),
     /// For a response: the TSN of our request with the same token. The caller makes sure that the request is still
     /// open, and that the same listener has not already answered it. We must have sealed the request in this epoch and
-    /// in this run of the member. We must also have sealed it after the state of a silent listener was last forgotten.
+    /// in this run of the member. We must also have sealed this request after the member last forgot the state of a
+    /// silent listener.
     AnswerTo(u64),
 }
 

@@ -123,5 +123,5 @@ pub(super) fn fingerprint(tag: &[u8]) -> u32 {
     (last & FINGERPRINTS).max(1)
 }
 
-/// A mask for the bits of a tag that are its fingerprint.
+/// A mask that selects the bits of a record's tag that are the fingerprint of the record.
 pub(super) const FINGERPRINTS: u32 = (1 << 21) - 1;

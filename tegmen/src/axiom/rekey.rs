@@ -31,7 +31,7 @@ const SIGNED_LEN: usize = NODE_HEAD + KEY_LEN + SIGNED_TAG;
 /// Number of bytes of the tag of a node message with a signature. The receiver verifies the tag before the signature,
 /// so that outsiders cannot make it verify signatures.
 const SIGNED_TAG: usize = 8;
-/// Bytes of the tag of every other message.
+/// Number of bytes of the tag of every other message.
 const TAG: usize = 16;
 /// Number of bytes before the secret in a node message: kind (1), epoch (2), levels (1), node (3).
 const NODE_HEAD: usize = 7;
@@ -119,8 +119,8 @@ pub fn master_secret<C: Crypto>(group: &[u8; 16], epoch: u16, secret: &Secret<DI
 /// node `place.under`. If `sign` is `None`, the message has no signature, and is only for the member with the leaf
 /// `place.under`.
 ///
-/// The nonce consists of the kind of the message and of the place. So encrypt at most one secret for each place under
-/// the same key.
+/// The nonce contains the kind of the message, and `place`. So encrypt at most one secret for each place under the same
+/// key.
 ///
 /// # Errors
 /// [`Full`] if there is no space in `out`, if the node is not below 2^24, or if `sign` returned `None`.

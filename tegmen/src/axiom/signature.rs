@@ -49,8 +49,8 @@ pub trait Signatures {
     /// Returns the SubjectPublicKeyInfo of the listener at this address. The rules of [`Self::key_of_sender`] apply.
     fn key_of_listener(&mut self, address: &[u8; 16]) -> Option<&[u8]>;
 
-    /// Stores the number and the token of a request to the group. `message` is the request: one that was received and
-    /// is authentic, or one that this member is about to seal.
+    /// Stores the number and the token of a request to the group. `message` is an authentic request that this member
+    /// received, or a request that this member is about to seal.
     fn note(&mut self, request: GroupNumber, message: &[u8]);
 
     /// Returns the number of the request that a response answers. `sender` is the SenderID of the request. Finds the

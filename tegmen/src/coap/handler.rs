@@ -20,8 +20,8 @@ pub trait Policy {
     /// Returns true if the sender is allowed to make the request. Returns `None` if the decision comes later, because
     /// another server must be asked first. A [`Node`](crate::node::Node) then gives the request to its application,
     /// which calls [`Node::decide`](crate::node::Node::decide) when it knows the decision. A node calls this function
-    /// once for each request. It also calls it for each notification, with the request that registered the
-    /// observation.
+    /// once for each request. The node also calls this function for each notification, with the request that registered
+    /// the observation.
     fn decide(&self, request: &Request<'_>) -> Option<bool>;
 }
 

@@ -461,8 +461,8 @@ impl<'p> Parts<'p> {
         Ok(&[])
     }
 
-    /// Writes the body of our ClientKeyExchange into `body`, except its last part, and returns the last part. It is the
-    /// PSK identity if the key exchange uses only a pre-shared key. If not, it is empty.
+    /// Writes the body of our ClientKeyExchange into `body`, except its last part, and returns the last part. The last
+    /// part is the PSK identity if the key exchange uses only a pre-shared key. If not, the last part is empty.
     #[inline(always)]
     pub(crate) fn write_client_key_exchange<R: Roles>(&self, body: &mut Writer<'_>) -> Result<&'p [u8], Full> {
         let identity = self.text;

@@ -63,9 +63,9 @@ pub struct ConnectionIds {
     forgeries: Forgeries,
 }
 
-/// Counts forged records, for ciphers with a tag of 8 bytes. A forged record has the id of a session and comes from
-/// another address than the session's, but it does not decrypt. A forged record does not end the session, because
-/// anybody who saw the id can send such a record from any address.
+/// Counts forged records, for ciphers with a tag of 8 bytes. A forged record has the id of a session and comes from an
+/// address other than that of the session, but the record does not decrypt. A forged record does not end the session,
+/// because anybody who saw the id can send such a record from any address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Forgeries {
     /// Number of forged records since the session began.
@@ -261,9 +261,8 @@ impl<'r> Hello<'r> {
         Ok(found)
     }
 
-    /// Server: returns the id of the client that the server will write into its records, and true if the client
-    /// supports return routability checks. Returns `None` if the client offers no id, or if its id is too long to be
-    /// stored.
+    /// Server: returns the client's id, which the server will write into its records, and true if the client supports
+    /// return routability checks. Returns `None` if the client offers no id, or if its id is too long to be stored.
     pub(crate) fn accepted(&self) -> Option<(ConnectionId, bool)> {
         Some((ConnectionId::new(self.connection_id?)?, self.rrc))
     }
@@ -288,8 +287,8 @@ impl Mobility {
 /// Counts of address changes of peers with connection ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AddressChanges {
-    /// Number of changes after which our records go to the new address, because the peer proved that it receives there,
-    /// or because no proof was required.
+    /// Number of address changes that we followed: we now send our records to the new address, because the peer proved
+    /// that it receives there, or because no proof was required.
     pub followed: u32,
     /// Number of checks that were begun: a challenge was sent to the new address.
     pub checked: u32,

@@ -10,7 +10,7 @@ use crate::crypto::hash::HmacKey;
 use crate::secret::Secret;
 use crate::time::Instant;
 
-/// Bytes of a cookie.
+/// Number of bytes of a cookie.
 pub(crate) const COOKIE_LEN: usize = 16;
 
 /// The key from which cookies are computed. A cookie also depends on the current generation, a number that increases

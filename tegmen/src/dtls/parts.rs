@@ -37,8 +37,8 @@ impl<'p> Parts<'p> {
         &state.verify
     }
 
-    /// Writes those extensions of our ClientHello or ServerHello into `out` that concern connection ids. Returns the
-    /// written bytes; they are empty if the handshake has no connection ids.
+    /// Writes into `out` those extensions of our ClientHello or ServerHello that concern connection ids. Returns the
+    /// written bytes; an empty slice if the handshake has no connection ids.
     #[inline(always)]
     pub(crate) fn connection_id_extensions<'o, R: Roles>(
         &self,

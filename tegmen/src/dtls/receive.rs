@@ -56,7 +56,8 @@ fn copy_record<'r>(record: &Record<'r>, room: &'r mut [u8; MAX_FINISHED_RECORD])
 }
 
 impl Handshake<'_> {
-    /// Processes a record. Then processes the early items whose turn has come after this record.
+    /// Processes a record. Then processes the stored records and fragments that arrived too early, if their turn has
+    /// come.
     #[inline(never)]
     pub(crate) fn receive<C: Crypto, R: Roles>(
         &mut self,
@@ -278,9 +279,9 @@ impl Handshake<'_> {
         outcome
     }
 
-    /// Decides what to do with a fragment of a message. If the peer repeats the last message before our flight, sends
-    /// our flight again. Ignores the fragments of all other earlier messages. Processes a fragment of the next message,
-    /// and stores a fragment of a later message.
+    /// Decides what to do with a fragment of a message. If the fragment repeats the message that directly precedes our
+    /// flight, sends our flight again. Ignores the fragments of all other earlier messages. Processes a fragment of the
+    /// next message, and stores a fragment of a later message.
     fn on_fragment<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -362,7 +363,8 @@ impl Handshake<'_> {
         outcome
     }
 
-    /// Processes early items whose turn has come, as long as the handshake advances.
+    /// Processes the stored records and fragments that arrived too early and whose turn has come. Stops when the
+    /// handshake does not advance any more.
     pub(crate) fn settle<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

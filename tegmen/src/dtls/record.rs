@@ -18,15 +18,15 @@ use super::VERSION;
 use crate::buf::{Full, Span, Writer};
 use crate::counters::Discard;
 
-/// Bytes of a record header.
+/// Number of bytes of a record header.
 pub(crate) const HEADER_LEN: usize = 13;
-/// Bytes of the explicit nonce after the header (RFC 6655, section 3).
+/// Number of bytes of the explicit nonce after the header (RFC 6655, section 3).
 pub(crate) const EXPLICIT_LEN: usize = 8;
-/// Bytes of the tag of CCM_8.
+/// Number of bytes of the tag of CCM_8.
 pub(crate) const TAG_LEN: usize = 8;
-/// Bytes of the tag of GCM, and of ChaCha20-Poly1305.
+/// Number of bytes of the tag of GCM and of ChaCha20-Poly1305.
 pub(crate) const GCM_TAG_LEN: usize = 16;
-/// The bytes that CCM_8 adds to the content of a record: 29.
+/// Number of bytes that a record with CCM_8 has in addition to its content: 29.
 pub const OVERHEAD: usize = HEADER_LEN + EXPLICIT_LEN + TAG_LEN;
 /// Number of bytes of header and explicit nonce, before the content of a protected record.
 pub(crate) const HEADROOM: usize = HEADER_LEN + EXPLICIT_LEN;

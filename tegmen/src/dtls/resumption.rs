@@ -14,7 +14,7 @@ use crate::identity::Principal;
 use crate::secret::Secret;
 use crate::time::Instant;
 
-/// Bytes of a master secret (RFC 5246, section 8.1).
+/// Number of bytes of a master secret (RFC 5246, section 8.1).
 pub const MASTER_LEN: usize = 48;
 /// Maximum number of bytes of a ticket that our server issues.
 pub(crate) const MAX_TICKET: usize = 512;

@@ -18,13 +18,13 @@ impl MessageType {
     pub(crate) const PATH_CHALLENGE: Self = Self(0);
     /// Proves that the sender receives records at this address.
     pub(crate) const PATH_RESPONSE: Self = Self(1);
-    /// Proves that the sender receives records at this address, but prefers another address.
+    /// Proves that the sender receives records at this address. Also reports that the sender prefers another address.
     pub(crate) const PATH_DROP: Self = Self(2);
 }
 
 /// The cookie in a return_routability_check message.
 pub(crate) type Cookie = [u8; 8];
-/// Bytes of a return_routability_check message.
+/// Number of bytes of a return_routability_check message.
 pub(crate) const MESSAGE_LEN: usize = 1 + 8;
 
 /// Reads a return_routability_check message. Returns its type and its cookie; `None` if its length is wrong. The caller

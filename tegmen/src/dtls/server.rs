@@ -303,7 +303,7 @@ impl Handshake<'_> {
     }
 
     /// Server: draws the ephemeral key pair of the handshake. If the server has a certificate, the handshake asks the
-    /// owner for a signature over the share.
+    /// owner for a signature over the public key of this pair.
     pub(crate) fn begin_exchange<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -85,8 +85,8 @@ impl Session {
         };
     }
 
-    /// Marks the replay window as lost. The caller does this with a copy of the session that is stored while the
-    /// session itself continues.
+    /// Marks the replay window as lost. The caller does this with a copy of a session, because the session itself
+    /// continues after the copy is made.
     pub(crate) const fn lose_window(&mut self) {
         self.window = ReplayWindow::lost(0);
     }

@@ -71,7 +71,7 @@ pub struct HandshakeState {
     /// Number of bytes at the front of the outgoing buffer that are in use. At first these bytes are the cookie and the
     /// PSK identity hint that follows it, later the PSK identity.
     pub(crate) outgoing_len: u8,
-    /// Number of HelloVerifyRequests that were answered, plus the number of Finished records that did not open.
+    /// Number of HelloVerifyRequests that we answered, plus the number of Finished records that did not open.
     pub(crate) failures: u8,
     /// True under [`Profile::Minimal`]: the endpoint sends no extensions, and sends ClientKeyExchange, ChangeCipherSpec
     /// and Finished in separate datagrams.
@@ -84,7 +84,8 @@ pub struct HandshakeState {
     pub(crate) flags: Flags,
     pub(crate) extended_master_secret: bool,
     pub(crate) renegotiation_info: bool,
-    /// True if the peer's ChangeCipherSpec arrived while the owner was still looking up the key.
+    /// True if the peer's ChangeCipherSpec arrived while the handshake could not process it yet: a server still waited
+    /// for the owner's answer, or a client still waited for a NewSessionTicket.
     pub(crate) change_cipher_spec: bool,
     pub(crate) identity_unknown: bool,
     /// True if the peer repeated its own flight after the timer last expired, and we have answered by sending our

@@ -392,8 +392,8 @@ fn first_half(cookie: &[u8]) -> &[u8] {
     cookie.get(..cookie::COOKIE_LEN / 2).unwrap_or(&[])
 }
 
-/// Refuses a handshake, and writes an alert to the client into `out`. Returns the length of the datagram; 0 if there is
-/// no alert.
+/// Refuses a handshake. Writes into `out` an alert for the client. Returns the length of the datagram; 0 if there is no
+/// alert.
 fn refuse<C>(cx: &mut Cx<'_, C>, record: &Record<'_>, fatal: Fatal, out: &mut [u8]) -> usize {
     bump(&mut cx.counters.failed);
     let Some(alert) = fatal.alert() else { return 0 };

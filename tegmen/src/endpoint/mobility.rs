@@ -210,8 +210,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Writes the challenge that must be sent on `path` into `out`. Returns its length; `None` if no challenge must be
-    /// sent on this path, or if an earlier challenge is still valid.
+    /// Writes into `out` the challenge that must be sent on `path`. Returns the length of the challenge; `None` if no
+    /// challenge must be sent on this path, or if an earlier challenge is still valid.
     pub(super) fn challenge<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, path: &Path, out: &mut [u8]) -> Option<usize> {
         let mobility = self.roles.mobility()?;
         let (id, to) = mobility.challenge.take()?;

@@ -60,8 +60,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.peers.handshake(id)?.binding()
     }
 
-    /// Begins to reassemble the ClientHello of a peer. The peer becomes the client, and we become the server. The table
-    /// entry remains the entry of our own handshake.
+    /// Begins to reassemble the ClientHello of a peer. The peer becomes the client, and we become the server. The new
+    /// handshake uses the table entry of our own handshake as client.
     pub(super) fn replace_with_fragments<C>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -13,8 +13,9 @@ use crate::time::Instant;
 use core::convert::Infallible;
 
 /// The application of a node. If OSCORE protected a request, `X` identifies the request in its security context: see
-/// [`Oscore::Exchange`](super::Oscore::Exchange). `S` is the state that the application stores for each peer, together
-/// with the exchanges of the peer: see [`PeerExchanges::State`](crate::coap::PeerExchanges::State).
+/// [`Oscore::Exchange`](super::Oscore::Exchange). `S` is the type of the state that the application stores for each
+/// peer. The node keeps this state beside the exchanges of the peer: see
+/// [`PeerExchanges::State`](crate::coap::PeerExchanges::State).
 pub trait Application<X: OpenedRequest = Infallible, S = ()> {
     /// Returns the policy that decides which requests are allowed, and the handler that answers them. Returns `None` if
     /// the application serves no resources. The node then rejects requests, and the image of a mote contains no code of
@@ -223,7 +224,7 @@ impl<X: OpenedRequest> DeferredRequest<'_, X> {
 pub struct Deferred<X: OpenedRequest = Infallible> {
     /// The peer that waits for the response.
     pub peer: PeerId,
-    /// The identity of the sender, and the protection of its request.
+    /// The identity of the sender of the request, and the protection of the request.
     pub identity: Identity,
     pub(super) token: Token,
     pub(super) no_response: NoResponse,

@@ -73,7 +73,7 @@ pub(super) fn take<'r, H: Handler>(
     )
 }
 
-/// Processes a block of a request body, or a request for a block of a response after the first block.
+/// Processes a block of a request body, or a request for a block of a response other than the first block.
 #[expect(clippy::too_many_arguments, reason = "those of its caller, and the blocks that it has read")]
 fn take_block<'r, H: Handler>(
     (now, peer): (Instant, PeerId),

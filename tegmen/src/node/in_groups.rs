@@ -316,13 +316,13 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(frame.len())
     }
 
-    /// Returns a new Message ID for a response to a sender of a protected group.
+    /// Returns a new Message ID for a response to `peer`, which is a sender of a protected group.
     pub(super) fn member_message_id(&mut self, peer: PeerId) -> Result<u16, SendError> {
         let exchanges = self.endpoint.peers.attached(peer).and_then(PeerExchanges::exchanges);
         Ok(exchanges.ok_or(Misuse::NotEstablished)?.message_id())
     }
 
-    /// True if the entry belongs to a sender of a protected group.
+    /// True if `peer` is a sender of a protected group: see the documentation of this module.
     pub(super) fn is_in_group(&mut self, peer: PeerId) -> bool {
         let Some(entry) = self.endpoint.peers.peer(peer) else { return false };
         let group = entry.path().local;

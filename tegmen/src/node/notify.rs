@@ -380,8 +380,8 @@ pub(super) fn on_acknowledged<X, G>(observers: &mut impl Observers<X, G>, peer: 
     found.map(|(observer, _)| observer.pending = None).is_some()
 }
 
-/// Processes the end of a confirmable message that the peer rejected or did not acknowledge. Returns true if the
-/// message was a notification. The observer of the notification is then removed (RFC 7641, sections 3.6 and 4.5).
+/// Called after the peer rejected a confirmable message or did not acknowledge it in time. Returns true if the message
+/// was a notification. The observer of the notification is then removed (RFC 7641, sections 3.6 and 4.5).
 #[inline]
 pub(super) fn on_refused<X, G>(observers: &mut impl Observers<X, G>, peer: PeerId, id: RequestId) -> bool {
     let is_notification = observers.any(peer, |observer| observer.pending == Some(id));

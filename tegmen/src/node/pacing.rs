@@ -20,7 +20,7 @@ pub trait Pacing {
     fn next(&self, peer: PeerId) -> Instant;
 }
 
-/// Without this memory, the node sends no message without acknowledgement.
+/// This type stores nothing, so a node with this type sends no message without acknowledgement.
 impl Pacing for () {
     #[inline]
     fn sent(&mut self, _: Instant, _: PeerId, _: usize) {}

@@ -18,7 +18,7 @@ pub struct Queued {
     pub is_request: bool,
 }
 
-/// The messages of a node that wait to be sent, for all its peers.
+/// The messages that wait in a node until they may be sent. Each message is for one of the node's peers.
 pub trait Queue {
     /// Maximum number of waiting messages.
     const PLACES: usize;

@@ -45,7 +45,8 @@ impl AsMut<Self> for MemberRegistration {
     }
 }
 
-/// A node that is a member of no group has no such observers, so this function is never called.
+/// A node that is a member of no group never has an observer that is a member of a group, so this function is never
+/// called.
 impl AsMut<MemberRegistration> for Infallible {
     fn as_mut(&mut self) -> &mut MemberRegistration {
         match *self {}

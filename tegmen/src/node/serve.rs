@@ -133,7 +133,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Writes a response into `out` that also acknowledges its request. Returns the length of the datagram to send.
+    /// Writes into `out` a response that is also the acknowledgement of its request. Returns the length of the datagram
+    /// to send.
     fn acknowledge_with<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -349,7 +350,7 @@ pub(super) fn challenge_instead<A: PeerExchanges, X: OpenedRequest>(
     Some(challenged)
 }
 
-/// The option of a response without a payload that the node writes itself. The node sends this response instead of
+/// The option of a response that the node itself writes. This response has no payload. The node sends it instead of
 /// calling the handler, or in place of the handler's response.
 pub(super) enum Challenge {
     /// The Echo value that the client must repeat (RFC 9175, section 2.3).
@@ -360,7 +361,7 @@ pub(super) enum Challenge {
 /// Decides whether the handler may process a request.
 ///
 /// # Errors
-/// The outcome that replaces the handler's response, and the option of the response that is sent.
+/// The outcome and the option of the response that the node sends instead of calling the handler.
 #[inline]
 fn admit<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
     cx: &mut Cx<'_, C>,
@@ -392,7 +393,8 @@ fn admit<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
     Ok(())
 }
 
-/// Refuses a request of a group member with a challenge, if the request may be a replay.
+/// Returns an error if a request of a group member may be a replay. The node then refuses the request, and challenges
+/// the member.
 ///
 /// # Errors
 /// The outcome and the option of the challenge.
@@ -431,7 +433,7 @@ pub(super) fn seal_to_member<C: Crypto, F: Features, S>(
     }
 }
 
-/// Writes a response without a payload that replaces the handler's response.
+/// Writes a response that replaces the response of the handler, and has no payload.
 pub(super) fn write_refusal(
     (message_type, message_id): (MessageType, u16),
     token: &[u8],
@@ -548,9 +550,10 @@ fn may_register<F: Features>(message: &MessageRef<'_>, to_group: bool) -> bool {
     !to_group || deregisters() || !NoResponse::of(message).suppresses(Code::CONTENT)
 }
 
-/// Returns two values for a registration that was sent to a group, otherwise `None` for both. If a member of an Axiom
-/// group sent the registration, the first value is the data that the node stores for this member. The second value has
-/// the Message ID of the response and the Observe number of the first notification.
+/// Returns two values for a registration that was sent to a group. If the registration was not sent to a group, both
+/// values are `None`. If a member of an Axiom group sent the registration, the first value is the data that the node
+/// stores for this member. The second value has the Message ID of the response and the Observe number of the first
+/// notification.
 #[inline]
 fn registration_to_group<F: Features>(
     now: Instant,

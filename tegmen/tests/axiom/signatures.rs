@@ -12,7 +12,7 @@ use tegmen::cx::Discard;
 
 type Signing<const KEY: usize> = Member<4, 4, KEY, Keys>;
 
-/// Bytes of a signature.
+/// Number of bytes of a signature.
 const SIGNATURE: usize = 64;
 
 /// Creates a member with this association and these signatures. It knows that the senders 1 and 2 begin with TSN 0.

@@ -11,7 +11,7 @@ use tegmen::cx::Discard;
 
 /// Number of members of the group. Each sends requests, and answers those of the other members.
 const MEMBERS: usize = 3;
-/// Bytes of a challenge.
+/// Number of bytes of a challenge.
 const CHALLENGE: usize = 8;
 
 /// A random generator: SplitMix64.
@@ -80,14 +80,14 @@ struct Node<const KEY: usize> {
     epoch: u16,
     /// The ends of the two leases of the member, as they were last stored durably.
     kept: Kept,
-    /// True if a value of the current epoch was stored durably. The member opens no request before this.
+    /// True if a value of the current epoch was stored durably. Before that, the member opens no request.
     is_kept: bool,
     senders: Models,
     listeners: Models,
     /// The open requests of this run by their number: the TSN of each, and the members that answered it.
     open: HashMap<u64, (u64, HashSet<usize>)>,
-    /// The lowest TSN that the next request can have. The next field is the lowest TSN that proves that a listener is
-    /// fresh.
+    /// The lowest TSN that the next request can have. The next field is a limit for responses from a listener whose
+    /// TSNs are not known: such a response is accepted only if its request has this TSN or a higher TSN.
     next: u64,
     proving: u64,
     /// The last challenge that this member received from each member, by the number of the member.
@@ -437,7 +437,7 @@ impl<const KEY: usize> World<KEY> {
         self.counts.restarts += 1;
     }
 
-    /// Lets a member begin the next epoch. If it has missed an epoch, it begins the newest one.
+    /// Lets a member begin the next epoch. A member that has missed an epoch begins the newest epoch.
     fn follow(&mut self, who: usize) {
         let group = self.epochs.last().unwrap();
         let node = &mut self.nodes[who];
@@ -461,8 +461,8 @@ impl<const KEY: usize> World<KEY> {
         self.counts.rekeyed += 1;
     }
 
-    /// Asserts that each member hears each other member again, after all have begun the newest epoch. A challenge may
-    /// be necessary.
+    /// Lets all members begin the newest epoch. Then asserts that each member accepts a request of each other member. A
+    /// challenge may be necessary.
     fn ends_well(&mut self) {
         for who in 0..MEMBERS {
             self.follow(who);

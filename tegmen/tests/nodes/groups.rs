@@ -431,7 +431,7 @@ fn each_member_is_reported_at_most_once_and_never_for_another_request() {
     assert!(acknowledged > seeds * 2 && full > seeds / 8, "{acknowledged} acknowledgements, {full} without a place");
 }
 
-/// Sends a request to a group that is open for 10 seconds. Returns the request.
+/// Sends to a group a request that remains open for 10 seconds. Returns the id and the datagram of the request.
 fn asked(field: &mut Field) -> (RequestId, Vec<u8>) {
     let until = field.now.after(Duration::from_secs(10));
     let (cx, mut out) = (&mut field.environment.at(field.now), [0; 100]);
@@ -522,7 +522,7 @@ fn a_reset_of_a_request_to_a_group_ends_no_exchange_with_the_same_message_id() {
     assert_eq!(outcome.0, 1);
 }
 
-/// The number of Resets.
+/// An application that counts the Resets with which its requests were rejected.
 #[derive(Default)]
 struct Outcome(u32);
 

@@ -308,7 +308,7 @@ impl End {
         }
     }
 
-    /// Simulates a power cut: the replay window is lost, and the numbers continue after the lease.
+    /// Simulates a power cut: the replay window is lost, and the sequence numbers continue after the end of the lease.
     fn lose_window(&mut self) {
         let end = self.node.features.oscore.context.lease().end();
         self.node.features.oscore.context = context(self.last, Some(end)).context;

@@ -92,7 +92,7 @@ pub struct Node<const IN_PARTS: bool = false> {
     /// resumed.
     pub kept: Option<Kept>,
     pub resumed: bool,
-    /// Number of questions that the endpoint of this node has asked.
+    /// Number of inputs that the endpoint of this node has requested from its owner ([`Need`]).
     pub needs: usize,
     /// The list of certificates that this node verified as they arrived.
     pub list: Vec<u8>,
@@ -451,7 +451,7 @@ impl<const IN_PARTS: bool> World<IN_PARTS> {
         }
     }
 
-    /// Makes both ends write their datagrams to buffers of `len` bytes.
+    /// Makes both endpoints write their datagrams to buffers of `len` bytes.
     pub fn buffers(&mut self, len: usize) {
         (self.client.buffer, self.server.buffer) = (len, len);
     }

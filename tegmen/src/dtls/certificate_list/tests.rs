@@ -75,7 +75,7 @@ impl Client {
     }
 
     /// Passes a fragment to the client. After each question to the owner, the owner answers at once, and the client
-    /// gets the same record again, as from an endpoint.
+    /// gets the same record again, as an endpoint would pass it.
     fn receive(&mut self, total: usize, offset: usize, body: &[u8]) -> Result<(), Outcome> {
         loop {
             let header =

@@ -65,8 +65,8 @@ impl MaxFragmentLength {
     }
 }
 
-/// The extensions in a ClientHello or ServerHello that this endpoint supports. The message was received, or will be
-/// sent.
+/// The extensions that this endpoint supports, as one ClientHello or ServerHello contains them. The message was
+/// received, or will be sent.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Extensions {
     /// True if extended_master_secret is present.
@@ -153,8 +153,8 @@ impl Extensions {
         Ok(found)
     }
 
-    /// Returns the extension block that a mote sends. It has at most two extensions, and is empty if neither of them is
-    /// set.
+    /// Returns the extension block that a mote sends. The block has at most two extensions. It is empty if neither
+    /// extension is set.
     pub(crate) fn bytes(&self) -> &'static [u8] {
         // The length of the list, and of each extension its type, length and content.
         match (self.extended_master_secret, self.renegotiation_info) {

@@ -15,7 +15,7 @@ pub(crate) mod server_key_exchange;
 use super::VERSION;
 use crate::buf::{Full, Reader, Truncated, Writer};
 
-/// Bytes of a handshake header.
+/// Number of bytes of a handshake header.
 pub(crate) const HEADER_LEN: usize = 12;
 
 /// The type of a handshake message, which is its first byte.

@@ -3,7 +3,7 @@
 use super::{Write, end};
 use crate::buf::{Reader, Truncated, Writer};
 
-/// Bytes of the lifetime field, which precedes the ticket.
+/// Number of bytes of the lifetime field, which precedes the ticket.
 pub(crate) const LIFETIME_LEN: usize = 4;
 
 /// Reads the body of a NewSessionTicket. Returns two values. The first is the lifetime of the ticket in seconds; 0 if

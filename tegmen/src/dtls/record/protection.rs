@@ -82,9 +82,9 @@ impl<'k> Protection<'k> {
 
     /// Decrypts `fragment` in place, and returns the content. If the cipher limits the number of failures under one
     /// key, `failed` counts the fragments that did not decrypt. This function calls `associated_data` with the length
-    /// that the associated data must contain. A content of more than `limit` bytes is [`Discard::Malformed`]. With CBC
-    /// this function does not check the limit, because the length is secret until the MAC is checked: the caller
-    /// compares it with `limit` afterwards.
+    /// that the associated data must contain. A content of more than `limit` bytes causes the error
+    /// [`Discard::Malformed`]. With CBC this function does not check the limit, because the length of the content is
+    /// secret until the MAC is checked. The caller then compares this length with `limit`.
     ///
     /// # Errors
     /// [`Discard::NotAuthentic`] or [`Discard::Malformed`].
