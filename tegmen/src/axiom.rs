@@ -13,7 +13,7 @@
 //!
 //! Records have the header of DTLS (RFC 6347, section 4.1), but the 48 bits of the sequence number have two parts. The
 //! first 8 bits are a SenderID in a request, or the GroupID in a response. The other 40 bits are a truncated sequence
-//! number (TSN) (paper, figures 4 and 5).
+//! number (TSN; figures 4 and 5 of the paper).
 //!
 //! The keys prove that a request comes from some member of the group. They do not prove which member sent it, because
 //! all members have the key of requests. A response comes from the member at its source address or from another member,

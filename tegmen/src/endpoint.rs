@@ -1,7 +1,8 @@
 //! The endpoint: it has the peer table, and assigns received records to peers.
 //!
-//! The owner passes received datagrams and the time to the endpoint. The owner gets from the endpoint the datagrams to
-//! send and the time of the next alarm:
+//! The owner of an endpoint is the program that contains the endpoint and calls its functions. The owner passes
+//! received datagrams and the time to the endpoint. The owner gets from the endpoint the datagrams to send and the time
+//! of the next alarm:
 //!
 //! * For each received datagram, call [`Endpoint::handle`] until it returns `None`.
 //! * After that, and when the time of [`Endpoint::next_alarm`] has come, call [`Endpoint::poll`] until it returns
@@ -53,9 +54,10 @@ pub const TAILROOM: usize = record::TAG_LEN;
 /// the frame has more free bytes, padding can use them.
 pub const MAX_TAILROOM: usize = record::cipher::MAX_TAIL_LEN + record::connection_id::MAX_OVERHEAD.1;
 
-/// An endpoint in the roles `R`, with the table of its peers. The owner may use one or more sockets for the endpoint.
+/// An endpoint in the roles `R`, with the table of its peers. The owner of the endpoint may use one or more sockets for
+/// the endpoint.
 pub struct Endpoint<P: Peers, R: Roles = Both> {
-    /// The table of peers. The owner may read it and set alarms.
+    /// The table of peers. The owner of the endpoint may read the table, and may set alarms.
     pub peers: P,
     settings: Settings,
     cookies: Cookies,
@@ -464,7 +466,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.insert(cx, &NewPeer { path, rank, phase, is_session, with_handshake: false })
     }
 
-    /// Returns the data that the handshake of `id` needs from the owner; `None` if it needs nothing.
+    /// Returns the data that the handshake of `id` needs from the owner of the endpoint; `None` if it needs nothing.
     pub fn need(&mut self, id: PeerId) -> Option<Need<'_>> {
         self.peers.handshake(id)?.need::<R>()
     }
@@ -521,8 +523,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         }
     }
 
-    /// Returns the time at which the owner must call [`Self::poll`]; `None` if no call is due. An early call is
-    /// harmless; a late call delays datagrams.
+    /// Returns the time at which the owner of the endpoint must call [`Self::poll`]; `None` if no call is due. An early
+    /// call is harmless; a late call delays datagrams.
     pub fn next_alarm(&self) -> Option<Instant> {
         self.peers.next_alarm()
     }

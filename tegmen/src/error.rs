@@ -1,5 +1,5 @@
-//! The texts of the errors. Each text names the cause of the error. If the owner can remove the cause, the text also
-//! names the next step.
+//! The texts of the errors. Each text names the cause of the error. If the owner of the endpoint or node can remove the
+//! cause, the text also names the next step.
 //!
 //! If the program of an image prints no errors, the image does not contain these texts.
 

@@ -1,8 +1,9 @@
 //! A CoAP node without I/O. It serves requests and sends requests, over DTLS or in plaintext, for all its peers at
 //! the same time.
 //!
-//! The owner passes received datagrams and the time to the node. The owner gets from the node the datagrams to send and
-//! the time of the next alarm. The [`Endpoint`] in the node works in the same way. These are the functions of a node:
+//! The owner of a node is the program that contains the node and calls its functions. The owner passes received
+//! datagrams and the time to the node. The owner gets from the node the datagrams to send and the time of the next
+//! alarm. The [`Endpoint`] in the node works in the same way. These are the functions of a node:
 //!
 //! * For each datagram received on a DTLS port, call [`Node::handle`] until it returns `None`. For a plaintext
 //!   datagram, call [`Node::handle_plain`] once.
@@ -152,7 +153,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Processes a plaintext message that arrived over `path`. If there is an answer, writes it into `out`, and returns
-    /// the event with which the owner sends it.
+    /// the event with which the node's owner sends it.
     pub fn handle_plain<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -288,7 +289,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Processes a message of a peer. If there is an answer, writes it into `out`, and returns the event with which the
-    /// owner sends it. If the replay window of the session was lost, drops the peer's messages until the response to
+    /// node's owner sends it. If the replay window of the session was lost, drops the peer's messages until the response to
     /// one of our requests arrives, or until [`Endpoint::verify_session`] is called. But if the peer has a
     /// [`Freshness`](crate::coap::Freshness), the node does not drop the messages: it challenges the peer (RFC 9175,
     /// section 2.3).
@@ -467,8 +468,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Protects the message in `frame`, and returns the event with which the owner sends it. Returns `None` if the
-    /// frame is empty or the protection fails.
+    /// Protects the message in `frame`, and returns the event with which the owner of the node sends it. Returns `None`
+    /// if the frame is empty or the protection fails.
     fn transmit<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, peer: PeerId, mut frame: Frame<'_>) -> Option<Event> {
         if frame.is_empty() {
             return None;

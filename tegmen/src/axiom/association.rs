@@ -1,4 +1,4 @@
-//! Group security associations (paper, section 5.3), and the keys that are derived from them (section 5.5).
+//! Group security associations (Axiom paper, section 5.3), and the keys that are derived from them (section 5.5).
 
 use super::suite::Suite;
 use crate::address::Address;
@@ -7,8 +7,8 @@ use crate::crypto::Crypto;
 use crate::crypto::hash::HmacKey;
 use crate::secret::Secret;
 
-/// The security association of one epoch of a group (paper, section 5.3). It consists of the parameters that a member
-/// gets from the controller of its group.
+/// The security association of one epoch of a group (Axiom paper, section 5.3). It consists of the parameters that a
+/// member gets from the controller of its group.
 #[derive(Clone, Copy)]
 pub struct Association<'a> {
     /// The GroupID: the number of the group in the header of a response.
@@ -102,8 +102,8 @@ impl<const KEY: usize> GroupKeys<KEY> {
     }
 
     /// Derives the key with which the listener at the address `listener` seals its responses to a sender (section 5.5).
-    /// For a suite without a cipher, the paper defines no secret for this derivation. This function then uses the keys
-    /// of the HMAC as the secret.
+    /// For a suite without a cipher, the Axiom paper defines no secret for this derivation. This function then uses the
+    /// keys of the HMAC as the secret.
     pub(super) fn individual<C: Crypto>(&self, listener: &[u8; 16], sender: u8) -> Secret<KEY> {
         let mut key = Secret::zeroed();
         let seed: [&[u8]; 3] = [b"key derivation", listener, &[sender]];

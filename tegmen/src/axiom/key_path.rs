@@ -107,8 +107,9 @@ impl<const NODES: usize> KeyPath<NODES> {
         Self::new(admission)
     }
 
-    /// Returns the parameters of the current epoch, so that the owner can store them durably. After a restart, the
-    /// owner passes them to [`Self::new`]. Writes the secrets of the nodes into `path`, which the owner must wipe.
+    /// Returns the parameters of the current epoch, so that the owner of the member can store them durably. After a
+    /// restart, the owner passes them to [`Self::new`]. Writes the secrets of the nodes into `path`, which the owner
+    /// must wipe.
     pub fn admission<'a>(&'a self, path: &'a mut [[u8; KEY_LEN]; NODES]) -> Admission<'a> {
         for (to, from) in path.iter_mut().zip(&self.path) {
             *to = *from.expose();

@@ -1,4 +1,4 @@
-//! A member of a group: its keys, its record numbers (TSNs), and its states of the other members.
+//! A member of a group: its keys, its record numbers (TSNs), and the states that it stores about the other members.
 
 use super::association::{Association, BadAssociation, GroupKeys};
 use super::opened::{GroupNumber, Opened, Origin, Proof, Unverified};
@@ -67,8 +67,8 @@ const CHALLENGE_LEN: usize = 8;
 const SENT: usize = 8;
 
 /// The numbers that a member stores durably: its epoch, and the ends of its two [`Lease`]s. A lease is a range of TSNs
-/// that the member may use. The owner stores the end of a lease before the member uses the first TSN of this lease. The
-/// default value is for a member that was never in the group.
+/// that the member may use. The owner of the member stores the end of a lease before the member uses the first TSN of
+/// this lease. The default value is for a member that was never in the group.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Kept {
     /// The epoch in which the member can use the TSNs of its leases.
@@ -167,7 +167,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S> Member<S
 
 impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatures> Member<SENDERS, LISTENERS, KEY, S> {
     /// Returns the value that makes and verifies the member's signatures. It stores the public keys of the other
-    /// members, so the owner can add and remove keys.
+    /// members, so the owner of the member can add and remove keys.
     pub const fn signatures(&mut self) -> &mut S {
         &mut self.signatures
     }
@@ -237,9 +237,9 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         Ok(())
     }
 
-    /// Returns the value that the owner must make durable before the member can seal `requests` more requests and
-    /// `responses` more responses. Both numbers may be 0 for a member that only receives. After a restart, the durable
-    /// epoch then still shows that the member was already in this epoch.
+    /// Returns the value that the owner of the member must make durable before the member can seal `requests` more
+    /// requests and `responses` more responses. Both numbers may be 0 for a member that only receives. After a restart,
+    /// the durable epoch then still shows that the member was already in this epoch.
     pub const fn reserve(&self, requests: u64, responses: u64) -> Kept {
         Kept {
             epoch: self.epoch,
@@ -248,8 +248,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// Allows the member to use the TSNs of a [reservation](Self::reserve) that the owner has just made durable. If the
-    /// reservation belongs to another epoch, nothing changes.
+    /// Allows the member to use the TSNs of a [reservation](Self::reserve) that the owner of the member has just made
+    /// durable. If the reservation belongs to another epoch, nothing changes.
     pub const fn extend(&mut self, kept: &Kept) {
         if kept.epoch == self.epoch && kept.epoch != 0 {
             self.requests.extend(kept.requests);
@@ -258,8 +258,9 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         }
     }
 
-    /// Sets `next` as the next TSN of `sender`. The controller sent this TSN to the member (paper, section 6.2).
-    /// Requests of this sender with lower TSNs are refused, and requests with this or a higher TSN are new.
+    /// Sets `next` as the next TSN (record number) of `sender`. The controller sent this TSN to the member (Axiom
+    /// paper, section 6.2). Requests of this sender with lower TSNs are refused, and requests with this or a higher TSN
+    /// are new.
     ///
     /// Nothing changes in three cases:
     /// * The sender already has a state.
@@ -339,8 +340,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         (self.suite.headroom(), self.suite.tag_len().wrapping_add(signature_len(&self.signatures)))
     }
 
-    /// Seals a request to the group in place in `frame` (paper, section 5.4). The caller sends the record once, to
-    /// the address of the group. Returns the TSN of the record, for [`Proof::AnswerTo`].
+    /// Seals a request to the group in place in `frame` (Axiom paper, section 5.4). The caller sends the record once,
+    /// to the address of the group. Returns the TSN of the record, for [`Proof::AnswerTo`].
     ///
     /// # Errors
     /// [`SealRefused`] has the reason.
@@ -358,7 +359,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         Ok(tsn)
     }
 
-    /// Opens a request to the group in place (paper, section 5.4). Returns the SenderID of the request, and the result.
+    /// Opens a request to the group in place (Axiom paper, section 5.4). Returns the SenderID of the request, and the
+    /// result.
     ///
     /// # Errors
     /// The reason why the record is dropped; the member is then unchanged. The reason is also [`Discard::Replayed`] if
@@ -404,7 +406,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         Ok((SenderId(id), opened))
     }
 
-    /// Seals a response to a sender in place in `frame` (paper, section 5.6). The caller sends the record to the
+    /// Seals a response to a sender in place in `frame` (Axiom paper, section 5.6). The caller sends the record to the
     /// source address of the request, from our address in the [`Association`] and from the port of the group.
     ///
     /// # Errors
@@ -432,7 +434,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         Ok(())
     }
 
-    /// Opens a response to our request. The response came from the address `from` (paper, section 5.6).
+    /// Opens a response to our request. The response came from the address `from` (Axiom paper, section 5.6).
     ///
     /// # Errors
     /// The reason why the record is dropped; the member is then unchanged.

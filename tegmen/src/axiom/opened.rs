@@ -5,9 +5,10 @@
 pub enum Opened<'r> {
     /// The record is new. The value is the content of the record: deliver this content.
     Fresh(&'r mut [u8]),
-    /// The record may be a replay, because the member does not know which TSNs the sender has used. The first value is
-    /// the content of the record. Deliver this content only after [`Member::accept`](super::Member::accept) has
-    /// accepted the second value, together with a proof that the record is new.
+    /// The record may be a replay, because the member does not know which record numbers (TSNs) the sender has used.
+    /// The first value is the content of the record. Deliver this content only after
+    /// [`Member::accept`](super::Member::accept) has accepted the second value, together with a proof that the record
+    /// is new.
     Unverified(&'r mut [u8], Unverified),
     /// Two members use one SenderID or one address, so a nonce was used twice. The reason for this result is that the
     /// record has the same number as an earlier record, but other content. Report the clash to the controller, which

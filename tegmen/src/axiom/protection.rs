@@ -1,4 +1,4 @@
-//! The protection of the records of a group (paper, sections 5.4 and 5.6). The records have the format and the
+//! The protection of the records of a group (Axiom paper, sections 5.4 and 5.6). The records have the format and the
 //! protection of DTLS records, but their sequence number consists of an id and a TSN.
 
 use super::association::IV_LEN;

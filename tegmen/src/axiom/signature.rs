@@ -1,5 +1,5 @@
-//! Signatures of records (paper, section 7.4). Without signatures the keys prove that some member sent a record, but
-//! not which member.
+//! Signatures of records (Axiom paper, section 7.4). Without signatures the keys prove that some member sent a record,
+//! but not which member.
 //!
 //! A record of a group with signatures has [`SIGNATURE_LEN`] bytes after its tag. The signature covers a SHA-256
 //! digest of: "axiom request" or "axiom response", the identity of the group, the associated data of the AEAD, and
@@ -42,8 +42,8 @@ pub trait Signatures {
 
     /// Returns the SubjectPublicKeyInfo of the sender with this SenderID, also if this member is that sender. Returns
     /// `None` if the key is not known. The member then refuses the record with [`Discard::UnknownPeer`], and the owner
-    /// asks the controller for the keys. The member calls this function only after the tag of the record was correct.
-    /// So no outsider can make the owner ask the controller for keys.
+    /// of the member asks the controller for the keys. The member calls this function only after the tag of the record
+    /// was correct. So no outsider can make the owner ask the controller for keys.
     fn key_of_sender(&mut self, id: u8) -> Option<&[u8]>;
 
     /// Returns the SubjectPublicKeyInfo of the listener at this address. The rules of [`Self::key_of_sender`] apply.

@@ -1,4 +1,4 @@
-//! The states that a member stores about other members (paper, section 5.3: group connection states).
+//! The states that a member stores about other members (Axiom paper, section 5.3: group connection states).
 
 use super::opened::Opened;
 use super::protection::FINGERPRINTS;
@@ -6,7 +6,8 @@ use crate::counters::Discard;
 use crate::secret::Secret;
 use tegmen_base::replay::ReplayWindow;
 
-/// The TSNs that one other member has used, and the fingerprint of its newest record, in 16 bytes.
+/// The record numbers (TSNs) that one other member has used, and the fingerprint of that member's newest record. The
+/// value has 16 bytes.
 #[derive(Debug)]
 pub(super) struct Seen {
     /// Four values, from the lowest bit: one more than the highest TSN (41 bits), the bit [`TAKEN`], the bit [`USED`],
@@ -67,7 +68,8 @@ impl Seen {
 
     /// Opens the record with this TSN by calling `open`. Does not call `open` if the TSN was already used. But if the
     /// newest record has the same TSN and another fingerprint, it calls `open` to find out whether the record is a
-    /// clash. The TSN counts as used only if the record was authentic.
+    /// clash: a record of another member with the same SenderID or address. The TSN counts as used only if the record
+    /// was authentic.
     pub(super) fn open<'r>(
         &mut self,
         tsn: u64,
@@ -127,7 +129,8 @@ impl<const KEY: usize> SenderState<KEY> {
     }
 }
 
-/// The state that a sender stores about a listener: its address, its TSNs, and the key of its responses to us.
+/// The state that a sender stores about a listener: the address and the TSNs of the listener, and the key of the
+/// listener's responses to us.
 pub(super) struct ListenerState<const KEY: usize> {
     pub(super) seen: Seen,
     pub(super) key: Secret<KEY>,

@@ -1,4 +1,4 @@
-//! The cipher suites of groups (paper, section 5.3).
+//! The cipher suites of groups (Axiom paper, section 5.3).
 
 use crate::crypto::hash::DIGEST_LEN;
 use crate::crypto::{Crypto, KEY_LEN};

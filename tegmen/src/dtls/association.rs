@@ -1,4 +1,4 @@
-//! The association with a peer. A handshake sets its values, and the session then uses them.
+//! The association with a peer. A handshake sets the values of the association, and the session then uses these values.
 
 use super::record::Channel;
 use super::record_size::RecordSize;

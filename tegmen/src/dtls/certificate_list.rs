@@ -4,7 +4,7 @@
 //! The receive buffer begins with the length of the list of certificates. A window into the list follows. It begins
 //! with the certificate that is verified next. The bytes of the message enter the window in order, and are added to the
 //! transcript when they enter. So the transcript contains exactly the verified bytes. When a certificate is complete,
-//! the endpoint asks the owner to verify it. The certificate leaves the buffer when the owner answers.
+//! the endpoint asks the owner of the endpoint to verify it. The certificate leaves the buffer when the owner answers.
 //!
 //! Fragments that arrive too early wait at the end of the buffer, like every early message. A fragment that does not
 //! fit is dropped, and the peer sends it again. Bytes that already arrived before are ignored.
@@ -24,8 +24,8 @@ const LEN: usize = 3;
 
 /// The certificate at the front of the window, which is verified next. Some of its bytes can still be missing.
 pub(crate) struct Due {
-    /// The offset in the buffer at which the certificate ends. If its length is not known yet, this is the end of its
-    /// length field.
+    /// The offset in the buffer at which the certificate ends. If the length of the certificate is not known yet, this
+    /// is the offset at which the certificate's length field ends.
     end: usize,
     /// Number of bytes of the list after the certificate. Negative if the certificate would end after the end of the
     /// list.
@@ -54,8 +54,8 @@ impl Inbox {
         Due { end, behind: total.wrapping_sub(self.come()).wrapping_sub(end).cast_signed() }
     }
 
-    /// If all bytes of the next certificate have arrived, returns the [`Need`] that asks the owner whether the
-    /// certificate is trusted. Otherwise returns `None`.
+    /// If all bytes of the next certificate have arrived, returns the [`Need`] that asks the owner of the endpoint
+    /// whether the certificate is trusted. Otherwise returns `None`.
     #[inline]
     pub(crate) fn verify_certificate<'r>(&self, room: &'r [u8]) -> Option<Need<'r>> {
         let Due { end, behind } = self.due(room);
@@ -74,7 +74,7 @@ impl Inbox {
 }
 
 impl Step {
-    /// True while certificates of the peer arrive, and while the owner verifies one of them.
+    /// True while certificates of the peer arrive, and while the owner of the endpoint verifies one of them.
     pub(crate) const fn takes_certificates(self) -> bool {
         self.awaits_certificate() || matches!(self, Self::ClientVerifies | Self::ServerVerifies)
     }
@@ -129,7 +129,7 @@ impl HandshakeState {
         self.next_certificate(room)
     }
 
-    /// If all bytes of the next certificate have arrived, asks the owner to verify it.
+    /// If all bytes of the next certificate have arrived, asks the owner of the endpoint to verify it.
     #[inline(never)]
     fn next_certificate(&mut self, room: &[u8]) -> Result<(), Outcome> {
         let Due { end, behind } = self.inbox.due(room);
@@ -150,8 +150,8 @@ impl HandshakeState {
         Err(Outcome::Need)
     }
 
-    /// Removes from the window a certificate that the owner has verified. Then continues with the next certificate in
-    /// the list.
+    /// Removes from the window a certificate that the owner of the endpoint has verified. Then continues with the next
+    /// certificate in the list.
     pub(crate) fn pass_certificate(&mut self, room: &mut [u8], due: &Due) -> Result<(), Outcome> {
         let window = room.get_mut(LEN..self.inbox.front()).unwrap_or(&mut []);
         let left = shift_left(window, due.end.wrapping_sub(LEN), 0);

@@ -338,7 +338,7 @@ impl Handshake<'_> {
     }
 
     /// Client: answers the server's flight in a handshake with an ephemeral key agreement. Computes the shared secret,
-    /// and derives the keys. After that, either our flight is due, or the owner must first sign.
+    /// and derives the keys. After that, either our flight is due, or the owner of the endpoint must first sign.
     pub(crate) fn answer_server<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -381,7 +381,7 @@ impl Handshake<'_> {
         hash_ahead::<C>(self.state, MessageType::CLIENT_KEY_EXCHANGE, asked.into(), parts);
     }
 
-    /// Client: derives the keys. After that, either our flight is due, or the owner must first sign.
+    /// Client: derives the keys. After that, either our flight is due, or the owner of the endpoint must first sign.
     #[inline]
     pub(crate) fn end_answer<C: Crypto>(
         &mut self,
@@ -401,15 +401,16 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Client: asks its owner to draw a premaster secret, and to encrypt this secret to the server's key.
+    /// Client: asks the owner of the endpoint to draw a premaster secret, and to encrypt this secret to the server's
+    /// key.
     pub(crate) fn ask_to_encrypt(&mut self) -> Result<(), Outcome> {
         self.state.step = Step::ClientEncrypts;
         self.state.deadline = self.state.give_up;
         Err(Outcome::Need)
     }
 
-    /// Client: processes the owner's answer, which contains the premaster secret and its encrypted form. After that,
-    /// either our flight is due, or the owner must first sign.
+    /// Client: processes the answer of the endpoint's owner, which contains the premaster secret and its encrypted
+    /// form. After that, either our flight is due, or the owner must first sign.
     pub(crate) fn on_encrypted<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -216,8 +216,9 @@ impl Handshake<'_> {
         }
     }
 
-    /// Returns two numbers of bytes: those before the body of a message in its record, and those of the body that fit
-    /// the record. `limit` is the number of bytes available for the record.
+    /// Returns two numbers. The first is the number of bytes of a record that precede the body of the message. The
+    /// second is the number of bytes of the body that fit the record. `limit` is the number of bytes available for the
+    /// record.
     #[inline(always)]
     fn space<C: Crypto, R: Roles>(&self, sealed: bool, limit: usize) -> Result<(usize, usize), Full> {
         let (mut before, mut behind) = if sealed {

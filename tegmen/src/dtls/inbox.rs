@@ -33,7 +33,8 @@ pub(crate) struct Inbox {
     kind: MessageType,
     /// Length of the message at the front; 0 if no message is being reassembled. After the space for the message, the
     /// buffer has one bit for each byte of the message. The bit is set when the byte has arrived. If the message is
-    /// verified while it arrives, this field is the number of its bytes at the front instead.
+    /// verified while it arrives, this field has another meaning: the number of bytes of the message that are now at
+    /// the front of the buffer.
     total: u16,
     /// Number of bytes of the message at the front that have arrived.
     come: u16,

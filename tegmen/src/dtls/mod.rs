@@ -191,8 +191,8 @@ pub enum Fatal {
     /// A signature of the handshake is wrong. So the peer has not proved that it has the private key for the public key
     /// that it sent.
     BadSignature,
-    /// The owner refused the certificate or the raw public key of the peer, or the server name in the peer's
-    /// ClientHello. The reason is known only to the code of the owner that refused.
+    /// The owner of the endpoint refused the certificate or the raw public key of the peer, or the server name in the
+    /// peer's ClientHello. The reason is known only to the code of the owner that refused.
     Refused(AlertDescription),
     /// The server requires a certificate from the client, and the client has none.
     NoCertificate,

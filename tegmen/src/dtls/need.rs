@@ -17,7 +17,7 @@ use crate::dtls::roles::Roles;
 use crate::identity::Principal;
 use crate::secret::Secret;
 
-/// An input that a handshake needs from its owner. The handshake waits for this input.
+/// An input that a handshake needs from the owner of its endpoint. The handshake waits for this input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need<'n> {
     /// Client: needs the client's PSK identity and the pre-shared key for the server. The server sent this hint, which
@@ -87,7 +87,7 @@ pub enum Need<'n> {
     },
 }
 
-/// The owner's answer to a [`Need`].
+/// The answer of the endpoint's owner to a [`Need`].
 #[derive(Clone, Copy)]
 pub enum Answer<'n> {
     /// A pre-shared key.
@@ -103,8 +103,8 @@ pub enum Answer<'n> {
     /// roles of a host ([`Roles::ON_HOST`]) with resumption or public keys try both keys. In all other roles the
     /// handshake fails after this answer. The keys take 141 bytes of the outgoing buffer.
     Psks(&'n [(&'n [u8], Principal); 2]),
-    /// The owner has no key for this peer. A server then continues with a random key, so that a peer cannot learn which
-    /// PSK identities exist.
+    /// The owner of the endpoint has no key for this peer. A server then continues with a random key, so that a peer
+    /// cannot learn which PSK identities exist.
     Unknown,
     /// The peer is trusted, if it proves that it has the private key for this public key.
     Peer {
@@ -128,8 +128,8 @@ pub enum Answer<'n> {
         /// The encrypted premaster secret. It has as many bytes as the modulus of the peer's key.
         encrypted: &'n [u8],
     },
-    /// The decrypted premaster secret, or a random secret if the decryption failed. If the owner gives any other answer
-    /// to [`Need::Decrypt`], the handshake uses a random secret.
+    /// The decrypted premaster secret, or a random secret if the decryption failed. If the owner of the endpoint gives
+    /// any other answer to [`Need::Decrypt`], the handshake uses a random secret.
     Premaster(&'n Secret<PREMASTER_LEN>),
 }
 
@@ -137,7 +137,7 @@ pub enum Answer<'n> {
 pub const MAX_PSK: usize = 64;
 
 impl Handshake<'_> {
-    /// Continues the handshake with the owner's answer to [`Self::need`].
+    /// Continues the handshake with the answer of the endpoint's owner to [`Self::need`].
     pub(crate) fn resume<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

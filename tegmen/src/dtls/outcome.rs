@@ -7,8 +7,8 @@ use crate::counters::Discard;
 /// the whole value in two registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// The handshake needs input from the owner: [`Handshake::need`](super::Handshake::need) returns the required
-    /// input, and the owner answers with `Handshake::resume`.
+    /// The handshake needs input from the owner of the endpoint: [`Handshake::need`](super::Handshake::need) returns
+    /// the required input, and the owner answers with `Handshake::resume`.
     Need,
     /// The handshake is complete: both endpoints have proved that they have the key.
     Established,

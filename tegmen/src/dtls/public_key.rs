@@ -229,7 +229,8 @@ impl Handshake<'_> {
         Err(Outcome::Need)
     }
 
-    /// Stores the signature that the owner made. Our flight can now be written completely, and is due at once.
+    /// Stores the signature that the owner of the endpoint made. Our flight can now be written completely, and is due
+    /// at once.
     pub(crate) fn on_signed<R: Roles>(
         &mut self,
         context: HandshakeContext<'_, R>,

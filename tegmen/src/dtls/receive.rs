@@ -19,20 +19,21 @@ use crate::dtls::roles::Roles;
 use crate::secret::same;
 
 impl Step {
-    /// True while the owner processes the last message of the peer: it verifies the peer's certificate, or decrypts the
-    /// premaster secret.
+    /// True while the owner of the endpoint processes the last message of the peer: it verifies the peer's certificate,
+    /// or decrypts the premaster secret.
     const fn verifies(self) -> bool {
         matches!(self, Self::ClientVerifies | Self::ServerVerifies)
             || HAS_LONG_KEYS && matches!(self, Self::ServerDecrypts)
     }
 
-    /// True while the handshake waits for an answer from the owner.
+    /// True while the handshake waits for an answer from the owner of the endpoint.
     pub(crate) const fn awaits_owner(self) -> bool {
         let asked = matches!(self, Self::ClientNeedsPsk | Self::ServerNeedsPsk | Self::ServerSigns);
         asked || self.verifies() || matches!(self, Self::ClientSigns | Self::ClientEncrypts | Self::ServerDecrypts)
     }
 
-    /// True while the server's first flight cannot be sent, because the owner has not made the necessary signature yet.
+    /// True while the server's first flight cannot be sent, because the owner of the endpoint has not made the
+    /// necessary signature yet.
     pub(crate) const fn signs(self) -> bool {
         matches!(self, Self::ServerBegins | Self::ServerSigns)
     }
@@ -42,7 +43,8 @@ impl Step {
 /// ([`Answer::Psks`](super::Answer::Psks)). A Finished with a connection id and some padding fits this length.
 const MAX_FINISHED_RECORD: usize = 256;
 
-/// True if the roles `R` keep a message of the peer in the receive buffer while the owner processes the message.
+/// True if the roles `R` keep a message of the peer in the receive buffer while the owner of the endpoint processes the
+/// message.
 const fn keeps_message<R: Roles>() -> bool {
     R::PUBLIC_KEYS && (!R::CERTIFICATES_IN_PARTS || HAS_LONG_KEYS)
 }
@@ -433,8 +435,8 @@ impl Handshake<'_> {
             && matches!(self.state.step, Step::AwaitHelloVerifyRequest | Step::AwaitServerHello)
     }
 
-    /// Processes the message that the handshake expects next. `body` is its whole body, and `fragment` is the last of
-    /// its fragments that arrived.
+    /// Processes the message that the handshake expects next. `body` is the whole body of the message, and `fragment`
+    /// is the fragment of the message that arrived last.
     fn on_message<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -31,8 +31,8 @@ pub struct SessionState {
     pub master: Secret<MASTER_LEN>,
     /// The principal that the peer proved.
     pub principal: Principal,
-    /// The time at which the peer proved that it has its key, in seconds of the owner's clock; `None` means the present
-    /// time.
+    /// The time at which the peer proved that it has its key, in seconds on the clock of the endpoint's owner; `None`
+    /// means the present time.
     pub since: Option<u32>,
 }
 

@@ -106,7 +106,7 @@ pub trait Keys {
     /// True for the keys of a host: see [`Roles::ON_HOST`].
     const ON_HOST: bool = false;
 
-    /// True if the owner verifies the certificates of a peer one after the other, while they arrive
+    /// True if the owner of the endpoint verifies the certificates of a peer one after the other, while they arrive
     /// ([`Need::VerifyCertificate`](crate::dtls::need::Need)). The receive buffer of a handshake then needs space only
     /// for the longest certificate and 6 bytes, and not for the whole list. A certificate that is longer ends the
     /// handshake. [`Self::peer_types`] must contain only X.509, because a raw public key is not a list of certificates.

@@ -19,11 +19,11 @@ pub(crate) enum Item {
     Share,
     /// The peer's share of the key agreement.
     PeerShare,
-    /// The agreed shared secret. It is stored while the owner looks up a pre-shared key.
+    /// The agreed shared secret. It is stored while the owner of the endpoint looks up a pre-shared key.
     Agreed,
     /// The SubjectPublicKeyInfo of the peer. It is stored until the peer has proved that it has the private key.
     PeerKey,
-    /// The SHA-256 digest of the data that the owner must sign for us.
+    /// The SHA-256 digest of the data that the owner of the endpoint must sign for us.
     Digest,
     /// The signature of our owner. It stays in the buffer, because it may have to be sent again.
     Signature,

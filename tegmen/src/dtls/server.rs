@@ -294,7 +294,7 @@ impl Handshake<'_> {
 
     /// Server: returns the next step after the key exchange. At this time the keys are known, and a client with a
     /// certificate has proved that it has the private key. If the client's ChangeCipherSpec already arrived while the
-    /// server waited for the owner, the next step is to wait for the Finished.
+    /// server waited for the owner of the endpoint, the next step is to wait for the Finished.
     pub(crate) const fn after_key_exchange(&self) -> Step {
         match self.state.change_cipher_spec {
             true => Step::AwaitClientFinished,
@@ -303,7 +303,7 @@ impl Handshake<'_> {
     }
 
     /// Server: draws the ephemeral key pair of the handshake. If the server has a certificate, the handshake asks the
-    /// owner for a signature over the public key of this pair.
+    /// owner of the endpoint for a signature over the public key of this pair.
     pub(crate) fn begin_exchange<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -419,7 +419,8 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Server: processes the encrypted premaster secret. The handshake then asks the owner to decrypt it.
+    /// Server: processes the encrypted premaster secret. The handshake then asks the owner of the endpoint to decrypt
+    /// it.
     pub(crate) fn on_encrypted_premaster(&mut self, body: &[u8]) -> Result<(), Outcome> {
         key_exchange::read(body).map_err(|_| Fatal::Decode)?;
         self.state.step = Step::ServerDecrypts;
@@ -427,7 +428,8 @@ impl Handshake<'_> {
         Err(Outcome::Need)
     }
 
-    /// Server: continues with the premaster secret in the owner's answer. If the answer has none, uses a random secret.
+    /// Server: continues with the premaster secret in the answer of the endpoint's owner. If the answer has none, uses
+    /// a random secret.
     pub(crate) fn on_decrypted<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>, answer: Answer<'_>) {
         self.state.inbox.forget_pieces();
         // The random secret is drawn in either case, so that both cases take the same time.

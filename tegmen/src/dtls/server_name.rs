@@ -54,7 +54,7 @@ impl<R: Roles> HandshakeContext<'_, R> {
     /// [`Keys::server`](super::roles::Keys).
     ///
     /// # Errors
-    /// [`Fatal::Decode`] if server_name is malformed. [`Fatal::Refused`] if the owner refuses the name.
+    /// [`Fatal::Decode`] if server_name is malformed. [`Fatal::Refused`] if the owner of the endpoint refuses the name.
     #[inline(always)]
     pub(crate) fn server_of(&self, hello: &ClientHello<'_>) -> Result<u32, Fatal> {
         if !R::NAMES {

@@ -85,7 +85,7 @@ pub struct HandshakeState {
     pub(crate) extended_master_secret: bool,
     pub(crate) renegotiation_info: bool,
     /// True if the peer's ChangeCipherSpec arrived while the handshake could not process it yet: a server still waited
-    /// for the owner's answer, or a client still waited for a NewSessionTicket.
+    /// for an answer of the endpoint's owner, or a client still waited for a NewSessionTicket.
     pub(crate) change_cipher_spec: bool,
     pub(crate) identity_unknown: bool,
     /// True if the peer repeated its own flight after the timer last expired, and we have answered by sending our

@@ -42,8 +42,8 @@ struct HandshakeSlot<const OUTGOING: usize, const INCOMING: usize> {
 /// A peer table for a mote and for tests. It consists of arrays, which are searched from the beginning.
 ///
 /// The table has `PEERS` entries. At most `HANDSHAKES` of them may be in a handshake at the same time. Each handshake
-/// has `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for received fragments and early
-/// records. Only the first `IDS` entries can have connection ids.
+/// has `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for received fragments and for records
+/// that arrived too early. Only the first `IDS` entries can have connection ids.
 #[repr(C)] // as with `Peer`
 pub struct PeerArray<
     A,

@@ -26,8 +26,8 @@ pub enum Event {
         /// The length of the datagram, which is at the front of the output buffer.
         len: u16,
     },
-    /// The handshake of this peer needs input from the owner. [`Endpoint::need`] returns the required input, and the
-    /// owner answers with [`Endpoint::resume`].
+    /// The handshake of this peer needs input from the owner of the endpoint. [`Endpoint::need`] returns the required
+    /// input, and the owner answers with [`Endpoint::resume`].
     Need(PeerId),
     /// The peer has proved that it has its key, and the session is ready.
     Established(PeerId),
@@ -38,7 +38,7 @@ pub enum Event {
         /// The position of the data in the datagram: see [`Records::bytes`].
         bytes: Span,
     },
-    /// The time has come that the owner set with [`Peers::schedule`] for this peer.
+    /// The time has come that the owner of the endpoint set with [`Peers::schedule`] for this peer.
     Alarm(PeerId),
     /// The peer has proved that it receives at the address from which its last records came. From now on, our records
     /// go to this address. Datagrams that were sent to the old address in the meantime are probably lost.

@@ -35,8 +35,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         peer.map_or(0, |peer| peer.association.channel.headroom::<C>().saturating_add(to))
     }
 
-    /// Continues a session over `path`. Call this function when the owner knows that our own address or the path to the
-    /// peer changed. If another session uses that path, this function removes the other session.
+    /// Continues a session over `path`. Call this function when the owner of the endpoint knows that our own address or
+    /// the path to the peer changed. If another session uses that path, this function removes the other session.
     pub fn move_session(&mut self, id: PeerId, path: &Path) {
         if let Some(other) = self.peers.find(path, Phase::Established)
             && other != id

@@ -9,7 +9,7 @@ use crate::identity::PeerId;
 use crate::time::Instant;
 
 /// A peer table for one peer. It has `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for
-/// received fragments and early records. The peer has no connection id.
+/// received fragments and for records that arrived too early. The peer has no connection id.
 ///
 /// The rules are those of every full table. An unknown peer never displaces a session, and a peer to which we connect
 /// never displaces a session that we opened ourselves. So a server accepts no other client until the old session has

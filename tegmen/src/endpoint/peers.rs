@@ -24,7 +24,7 @@ pub enum Phase {
 }
 
 /// One peer in the table. This type has all data of an established session, with two exceptions, which the table stores
-/// separately: the connection ids of the session, and the data that the owner attaches to the peer.
+/// separately: the connection ids of the session, and the data that the owner of the endpoint attaches to the peer.
 #[derive(Debug)]
 #[repr(C)] // small fields first: a mote reaches the first 32 bytes with short instructions
 pub struct Peer {
@@ -171,7 +171,8 @@ pub struct TableFull;
 ///
 /// At most one peer with the same path is in [`Phase::Handshaking`], and at most one in [`Phase::Established`].
 pub trait Peers {
-    /// The data that the owner stores for each peer, usually CoAP exchanges. They are dropped with the peer.
+    /// The data that the owner of the endpoint stores for each peer, usually CoAP exchanges. They are dropped with the
+    /// peer.
     type Attached: Default;
 
     /// Returns the peer that has this path and this phase.

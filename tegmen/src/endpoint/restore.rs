@@ -11,8 +11,9 @@ use crate::identity::{PeerId, Principal};
 impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// Returns a copy of an established session, so that the session can continue even if the endpoint ends
     /// unexpectedly, for example by a power cut. The replay window of the copy is marked as lost. The record numbers of
-    /// the copy begin at the end of this session's lease. Before the first call of [`Self::lease_session`], the lease
-    /// covers all record numbers. So a copy that is made before that call has no record number that it may use.
+    /// the copy begin at the end of this session's lease, which is the range of record numbers that the session may
+    /// use. Before the first call of [`Self::lease_session`], the lease covers all record numbers. So a copy that is
+    /// made before that call has no record number that it may use.
     pub fn copy_session(&mut self, id: PeerId) -> Option<Session> {
         let ids = self.peers.connection_ids(id).copied();
         let peer = self.established(id)?;
@@ -74,7 +75,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// Allows a session to use all record numbers below `end`. `end` is a multiple of
-    /// [`CHUNK`](crate::dtls::record::CHUNK) that the owner has already stored durably.
+    /// [`CHUNK`](crate::dtls::record::CHUNK) that the owner of the endpoint has already stored durably.
     pub fn lease_session(&mut self, id: PeerId, end: u32) {
         if let Some(peer) = self.established(id) {
             peer.association.channel.set_lease(end);
@@ -87,8 +88,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.established(id).is_some_and(|peer| peer.association.channel.is_unverified())
     }
 
-    /// Marks a session as verified. The owner calls this function after the peer has proved that its last record is
-    /// fresh, for example by an Echo option (RFC 9175).
+    /// Marks a session as verified. The owner of the endpoint calls this function after the peer has proved that its
+    /// last record is fresh, for example by an Echo option (RFC 9175).
     pub fn verify_session(&mut self, id: PeerId) {
         if let Some(peer) = self.established(id) {
             peer.association.channel.verify();

@@ -12,8 +12,8 @@
 //! While our own handshake as client is in progress, the cookie that we require from the peer is bound to this
 //! handshake: first to the random of our ClientHello, later to the random of the peer's ServerHello
 //! ([`Cookies::bind`](crate::dtls::cookie::Cookies::bind)). Such a cookie proves that its sender receives datagrams at
-//! the peer's address, and that it received the cookie after our handshake began, or after the peer sent that
-//! ServerHello. Attacks of three kinds have these results:
+//! the peer's address. It also proves that the sender received the cookie after our handshake began, or after the peer
+//! sent that ServerHello. Attacks of three kinds have these results:
 //!
 //! * An attacker sends a ClientHello from a spoofed address, with no cookie or with a cookie for another address.
 //!   This ClientHello gets a HelloVerifyRequest, which is sent to the spoofed address. Our handshake does not change.

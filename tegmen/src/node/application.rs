@@ -1,4 +1,4 @@
-//! The application of a node: the resources that it serves, and the replies to its requests.
+//! The application of a node. It serves the resources of the node, and gets the replies to the node's requests.
 
 use super::bodies::Operation;
 use super::error::SendError;
@@ -141,9 +141,9 @@ pub enum Reply<'m> {
     /// The response to the request.
     Response(&'m MessageRef<'m>),
     /// A block of a protected response that a proxy divided into blocks (RFC 8613, section 4.1.3.4.2). The block is not
-    /// authenticated and not decrypted. The owner requests the next blocks with unprotected requests that have the
-    /// outer code and the OSCORE option of the original request. Then the owner decrypts the whole response with
-    /// [`Oscore::unprotect_response`](super::Oscore::unprotect_response). This reply only occurs if
+    /// authenticated and not decrypted. The owner of the node requests the next blocks with unprotected requests that
+    /// have the outer code and the OSCORE option of the original request. Then the owner decrypts the whole response
+    /// with [`Oscore::unprotect_response`](super::Oscore::unprotect_response). This reply only occurs if
     /// [`Oscore::GATHERS`](super::Oscore::GATHERS) is true.
     Cut(&'m MessageRef<'m>),
     /// The peer has received the request. Its response follows separately (RFC 7252, section 5.2.2).
@@ -187,12 +187,12 @@ pub struct DeferredRequest<'m, X: OpenedRequest = Infallible> {
     pub is_undecided: bool,
     /// The number of the notification about which the policy was asked; `None` for a request.
     pub(super) notification: Option<u32>,
-    /// The node sets this field to false, and then passes the request to the owner. If the owner leaves it false, the
-    /// node acknowledges the request at once. The owner sets the field to true to acknowledge the request later: with
-    /// the response (RFC 7252, section 5.2.1), or before the response.
+    /// The node sets this field to false, and then passes the request to the owner of the node. If the owner leaves it
+    /// false, the node acknowledges the request at once. The owner sets the field to true to acknowledge the request
+    /// later: with the response (RFC 7252, section 5.2.1), or before the response.
     pub acknowledges_later: bool,
-    /// The data for a later acknowledgement. If the owner takes the data, the node does not acknowledge the request
-    /// now. `None` if a later acknowledgement is not possible.
+    /// The data for a later acknowledgement. If the owner of the node takes the data, the node does not acknowledge the
+    /// request now. `None` if a later acknowledgement is not possible.
     pub(super) late: Option<&'m mut Option<Late>>,
 }
 
@@ -242,11 +242,11 @@ pub struct Deferred<X: OpenedRequest = Infallible> {
     pub(super) is_undecided: bool,
     /// The number of the notification on which the policy must decide; `None` for a request.
     pub(super) notification: Option<u32>,
-    /// The data with which the owner can acknowledge the request; `None` if the request is already acknowledged or
-    /// needs no acknowledgement. If the owner leaves the data here, the response is also the acknowledgement. But the
-    /// client repeats an unacknowledged request after two seconds. So if the response takes longer, the owner takes the
-    /// data before that time, sends an empty acknowledgement, and stores a copy of this acknowledgement
-    /// ([`Exchanges::keep_late_reply`](crate::coap::Exchanges::keep_late_reply)).
+    /// The data with which the owner of the node can acknowledge the request; `None` if the request is already
+    /// acknowledged or needs no acknowledgement. If the owner leaves the data here, the response is also the
+    /// acknowledgement. But the client repeats an unacknowledged request after two seconds. So if the response takes
+    /// longer, the owner takes the data before that time, sends an empty acknowledgement, and stores a copy of this
+    /// acknowledgement ([`Exchanges::keep_late_reply`](crate::coap::Exchanges::keep_late_reply)).
     pub late: Option<Late>,
 }
 

@@ -26,18 +26,18 @@ use crate::time::Instant;
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// Writes a non-confirmable request to a group into `out`. `write` adds the options and the payload of the request.
     /// The request is in plaintext or protected with OSCORE ([`RequestHead::with_oscore`] and
-    /// [`Oscore::GROUPS`](super::Oscore::GROUPS)). The owner sends the datagram once to the address of the group.
-    /// Returns the id of the request and the length of the datagram. Ids of requests to groups are numbered separately
-    /// from those of other requests.
+    /// [`Oscore::GROUPS`](super::Oscore::GROUPS)). The owner of the node sends the datagram once to the address of the
+    /// group. Returns the id of the request and the length of the datagram. Ids of requests to groups are numbered
+    /// separately from those of other requests.
     ///
     /// Until the time `until`, the node passes the response of each member to [`Application::on_member_response`].
     /// Members send their responses after a random delay (the leisure), so `until` must allow for this delay and for
     /// the delays of the network. The node reports no event when the time `until` has come.
     ///
-    /// If a message has the Message ID of an earlier message of the same sender, its receiver treats it as a repetition
-    /// (RFC 7252, section 4.5). The node does not know the members of the group. So a later request to one member has,
-    /// with a probability of 1 in 65,536, the same Message ID as a request to the group. The request to the member then
-    /// gets no response.
+    /// If a message has the Message ID of an earlier message of the same sender, the receiver treats the later message
+    /// as a repetition of the earlier message (RFC 7252, section 4.5). The node does not know the members of the group.
+    /// So a later request to one member has, with a probability of 1 in 65,536, the same Message ID as a request to the
+    /// group. The request to the member then gets no response.
     ///
     /// [`GroupRequests::close`](super::GroupRequests::close) ends a request before the time `until`.
     ///

@@ -133,8 +133,8 @@ fn refuse(
     Step::Answered(respond(head, (message.token(), code), option, frame))
 }
 
-/// Calls the handler for a response that it cannot write again. If the response is long, stores it and writes only a
-/// block of it.
+/// Calls the handler for a response that it cannot write again. If the response is long, stores the response, and
+/// writes only one of its blocks.
 pub(super) fn serve_whole<H: Handler>(
     now: Instant,
     (operation, in_blocks): (Operation, InBlocks),

@@ -39,8 +39,8 @@ pub trait Groups {
     /// Returns the epoch of a group; 0 if the node is not a member of the group.
     fn epoch(&self, group: &Address) -> u16;
 
-    /// Returns two numbers of bytes: those that the protection of a group adds before a message, and those that it adds
-    /// after the message.
+    /// Returns two numbers: the number of bytes that the protection of a group adds before a message, and the number of
+    /// bytes that it adds after the message.
     fn overhead(&self, group: &Address) -> (usize, usize);
 
     /// Protects the request in `frame`. Returns its truncated sequence number (TSN).
@@ -202,8 +202,8 @@ impl Groups for () {
 /// Memory for at most `GROUPS` groups. In each group it stores the states of at most `SENDERS` senders and `LISTENERS`
 /// listeners: see [`Member`].
 ///
-/// The owner must extend the leases of each member before their record numbers are used up: see [`Self::member`] and
-/// [`Member::left`].
+/// The owner of the node must extend the leases of each member before their record numbers are used up: see
+/// [`Self::member`] and [`Member::left`].
 pub struct GroupArray<
     const GROUPS: usize,
     const SENDERS: usize,

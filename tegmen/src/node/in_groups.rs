@@ -238,9 +238,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Writes a request to a protected group into `out`, as [`Self::request_group`] does for a plaintext group. The
-    /// owner sends the request once to the address of the group, from the address of the member and the port of the
-    /// group. If a receiving member does not know our record numbers, it first responds with a challenge. Send the
-    /// request again with the Echo option of the challenge (RFC 9175): see [`Application::on_member_response`].
+    /// owner of the node sends the request once to the address of the group, from the address of the member and the
+    /// port of the group. If a receiving member does not know our record numbers, it first responds with a challenge.
+    /// Send the request again with the Echo option of the challenge (RFC 9175): see
+    /// [`Application::on_member_response`].
     ///
     /// A request that registers the node as observer must be sent again with the same token in three cases: before
     /// Max-Age of a response expires, after a challenge of a member (with the Echo option of the challenge), and when

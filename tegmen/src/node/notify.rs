@@ -244,8 +244,8 @@ fn take_decision<P: Policy>(_: &P, decision: &mut Option<bool>) -> Option<Decide
 }
 
 /// Calls the handler with a registration again, and writes the handler's response into `frame` as a notification with
-/// the Observe number `number`. `decision` is the decision on this notification, if the policy decided later; if it is
-/// `None`, asks the policy now.
+/// the Observe number `number`. `decision` is the decision on this notification, if the policy has made the decision
+/// later; if `decision` is `None`, this function asks the policy now.
 pub(super) fn renew<X: OpenedRequest, S>(
     peer: PeerId,
     (request, decision): (&[u8], &mut Option<bool>),

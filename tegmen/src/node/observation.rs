@@ -18,10 +18,10 @@ use crate::identity::PeerId;
 use crate::time::{Duration, Instant};
 
 /// A client's observation of a resource. The observation can continue after its session ends. [`Node::observe`]
-/// registers it, and registers it again with the same token to refresh it. In another session, [`Node::observe`]
-/// registers it with a new token.
+/// registers the observation. A later call in the same session refreshes the registration with the same token. A call
+/// in another session registers the observation with a new token.
 ///
-/// The owner calls [`Node::observe`] at the time [`Self::refresh_at`], passes each reply of the server to
+/// The owner of the node calls [`Node::observe`] at the time [`Self::refresh_at`], passes each reply of the server to
 /// [`Self::on_reply`], and calls [`Self::on_closed`] when the session has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
@@ -94,8 +94,8 @@ impl Observation {
     }
 
     /// Processes a response with this code. `option` takes the number of an option, and returns the value of the first
-    /// such option in the response. An owner calls this function if it receives responses without a [`Node`]; otherwise
-    /// it calls [`Self::on_reply`]. An owner that calls this function creates a new [`Observation`] for each
+    /// such option in the response. An owner that receives responses without a [`Node`] calls this function. Every
+    /// other owner calls [`Self::on_reply`]. An owner that calls this function creates a new [`Observation`] for each
     /// registration, because a server that restarted begins its Observe numbers again.
     pub fn on_response<'m>(
         &mut self,

@@ -72,7 +72,7 @@ pub trait Observers<X = Infallible, G = Infallible> {
     /// whose number is below that of an earlier notification (RFC 7641, section 4.4). The earlier notification may
     /// belong to a registration that has already ended in this node. So the first number increases with the clock, in
     /// steps of 2^14 microseconds. This suffices if the node sends at most 61 notifications a second to an observer. If
-    /// the owner's clock begins again after a restart, the owner must compute this number from another clock.
+    /// the clock of the node's owner begins again after a restart, this number must be computed from another clock.
     fn first_number(&self, now: Instant) -> u32 {
         (now.as_micros() >> 14) as u32
     }

@@ -272,7 +272,7 @@ impl Oscore for () {
 /// One security context of a mote. It stores at most `REQUESTS` requests of this node that wait for their responses.
 /// Messages of the context may arrive from any peer: from a proxy, or from the other endpoint at a new address.
 ///
-/// The owner must extend the lease of the context before all sequence numbers of the lease are used: see
+/// The owner of the node must extend the lease of the context before all sequence numbers of the lease are used: see
 /// [`Context::lease_mut`].
 #[derive(Debug)]
 pub struct OneContext<const REQUESTS: usize> {

@@ -17,7 +17,7 @@ pub struct RequestHead<'t> {
 pub(super) enum RequestToken<'t> {
     /// The node draws the token.
     Drawn,
-    /// The owner chose the token.
+    /// The owner of the node chose the token.
     Given(&'t [u8]),
 }
 

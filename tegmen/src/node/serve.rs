@@ -43,8 +43,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ///
     /// The node sends a confirmable response again until it is acknowledged. Returns the length of the datagram to
     /// send. The length is 0 if the response waits in the node's [`Queue`](super::Queue). It is also 0 if the response
-    /// is not sent: the client suppresses it (RFC 7967), or it is an error and the request was sent to a group (RFC
-    /// 7252, section 8.2).
+    /// is not sent, because the client suppresses the response (RFC 7967), or because the response is an error and the
+    /// request was sent to a group (RFC 7252, section 8.2).
     ///
     /// # Errors
     /// [`SendError`]. After an error, send nothing. After [`SendError::Busy`], the returned right allows you to send
@@ -454,9 +454,10 @@ pub(super) fn write_refusal(
 }
 
 /// Calls the handler, which writes the response, or the response to a block, into `frame`. The message has the type and
-/// the Message ID of `head`. `decided` is the decision on the request if the policy made it later; if it is `None`,
-/// asks the policy now. `late` is the data to send a deferred response in the acknowledgement of the request; `None` if
-/// this is not possible. If the owner takes the data, `late` becomes `None`.
+/// the Message ID of `head`. `decided` is the decision on the request, if the policy has made the decision later; if
+/// `decided` is `None`, this function asks the policy now. `late` has the data with which a deferred response can be
+/// sent in the acknowledgement of the request; it is `None` if this is not possible. If the owner of the node takes the
+/// data, `late` becomes `None`.
 #[inline]
 pub(super) fn answer_admitted<F: Features, P>(
     (now, features): (Instant, &mut F),

@@ -18,8 +18,8 @@ use crate::endpoint::Peers;
 use crate::identity::PeerId;
 
 /// The transfer of a client's request and of the response. The body of the request and the body of the response may
-/// each need several messages. The transfer answers a server's challenge with the Echo option. The owner stores both
-/// bodies.
+/// each need several messages. The transfer answers a server's challenge with the Echo option. The owner of the node
+/// stores both bodies.
 ///
 /// The owner calls [`Node::transfer`], and passes each reply to [`Self::on_reply`]. If the returned [`TransferStep`]
 /// demands another message, the owner calls [`Node::transfer`] again. A transfer belongs to one session.
@@ -134,7 +134,7 @@ pub enum TransferError {
     Changed,
     /// The server refused the request for a block. The value is the code of its response.
     Refused(Code),
-    /// The response body is longer than the maximum that the owner passed to [`Transfer::new`].
+    /// The response body is longer than the maximum that the owner of the node passed to [`Transfer::new`].
     TooLong,
     /// The body has too many blocks for the numbers in Block options (RFC 7959, section 2.2).
     TooManyBlocks {
@@ -215,9 +215,9 @@ impl Transfer {
     }
 
     /// Processes a response with this code and a payload of `len` bytes. `option` takes the number of an option, and
-    /// returns the value of the first such option in the response. An owner calls this function if it receives
-    /// responses without a [`Node`]; otherwise it calls [`Self::on_reply`]. The first response may also be a
-    /// notification, which answers no request of this transfer.
+    /// returns the value of the first such option in the response. An owner that receives responses without a [`Node`]
+    /// calls this function. Every other owner calls [`Self::on_reply`]. The first response may also be a notification,
+    /// which answers no request of this transfer.
     ///
     /// # Errors
     /// [`TransferError`]. The transfer has then ended.

@@ -1,5 +1,5 @@
 //! Attacks on a group, each with its name. Each attack fails against our member. It succeeds against a member that
-//! follows the paper, or against a mutant: a member that follows the paper, but lacks one more check.
+//! follows the Axiom paper, or against a mutant: a member that follows the paper, but lacks one more check.
 
 use crate::group::{
     Group, Heard, address, draw, hear_request, hear_response, request, response, try_request, try_response, tsn_of,

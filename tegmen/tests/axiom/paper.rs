@@ -1,5 +1,5 @@
-//! A member that follows the paper where our member differs. Tests show that an attack succeeds against this member,
-//! and fails against ours.
+//! A member that follows the Axiom paper in all points in which our member differs from the paper. Tests show that an
+//! attack succeeds against this member, and fails against ours.
 //!
 //! This member accepts the first record of a sender as the reference (section 6.2). It treats each record with its own
 //! SenderID as that of another sender (section 7.5). It finds the state for a response by the address and port of the

@@ -1,5 +1,5 @@
-//! Source authenticity (paper, section 7.4): a record of a group with signatures proves to all members which member
-//! sent it.
+//! Source authenticity (Axiom paper, section 7.4): a record of a group with signatures proves to all members which
+//! member sent it.
 
 use crate::group::{
     Group, Heard, address, hear_request, hear_response, request, response, try_request, try_response, tsn_of,

@@ -129,7 +129,8 @@ impl Client {
         self.with(|handshake, cx, context| handshake.resume(cx, context, answer))
     }
 
-    /// Asserts that the bytes in the transcript are the bytes of the certificates that the owner verified.
+    /// Asserts that the bytes in the transcript are the bytes of the certificates that the owner of the endpoint
+    /// verified.
     fn assert_hashed(&self) {
         let list: Vec<u8> = self.lent.iter().flat_map(|certificate| entry(certificate)).collect();
         let mut expected = HandshakeState::idle();

@@ -117,8 +117,9 @@ impl Channel {
     /// `Self::tailroom` free bytes after it.
     ///
     /// # Errors
-    /// `KeyExhausted` if the key or the lease allows no more records; no record number is used. `Full` if the record is
-    /// longer than its buffer, or if the content is longer than 2^14 bytes; a record number is then used and lost.
+    /// `KeyExhausted` if the key has sealed its maximum number of records, or if all leased record numbers are used
+    /// ([`Self::lease_end`]). No record number is used up then. `Full` if the record is longer than its buffer, or if
+    /// the content is longer than 2^14 bytes. One record number is used up then.
     #[inline]
     pub fn seal<C: Crypto>(
         &mut self,
@@ -306,8 +307,8 @@ impl Channel {
         (self.lease as u32).wrapping_mul(CHUNK)
     }
 
-    /// Allows the channel to use all record numbers below `end`. `end` is a multiple of [`CHUNK`] that the owner has
-    /// already stored durably.
+    /// Allows the channel to use all record numbers below `end`. `end` is a multiple of [`CHUNK`] that the owner of the
+    /// endpoint has already stored durably.
     pub(crate) const fn set_lease(&mut self, end: u32) {
         let chunks = end / CHUNK;
         self.lease = if chunks > CHUNKS as u32 { CHUNKS } else { chunks as u8 };

@@ -158,7 +158,7 @@ impl Cipher {
 /// Number of bytes of a block of AES. The initialization vector before the encrypted part of a record has the same
 /// length.
 pub(crate) const BLOCK_LEN: usize = 16;
-/// Maximum number of bytes that can follow a content: those of the longest MAC, and a block of padding.
+/// Maximum number of bytes that can follow a content: the longest MAC, and a block of padding.
 pub(crate) const MAX_TAIL_LEN: usize = MAX_MAC_LEN + BLOCK_LEN;
 /// Number of bytes of the longest MAC. The key of a MAC has the same length as the MAC.
 pub(super) const MAX_MAC_LEN: usize = DIGEST_LEN;
