@@ -33,8 +33,8 @@ pub struct Counters {
     pub not_authentic: u32,
     /// Messages that were not allowed in the state of the handshake.
     pub unexpected: u32,
-    /// Messages that were dropped because there was no space: early records and handshake messages that did not fit the
-    /// bounded buffer, and fragments of a later message. The peer sends them again.
+    /// Messages that were dropped because there was no space: records and handshake messages that arrived too early and
+    /// did not fit the bounded buffer, and fragments of a later message. The peer sends them again.
     pub no_room: u32,
     /// ClientHellos that were answered with a HelloVerifyRequest.
     pub cookies_sent: u32,

@@ -466,12 +466,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         self.insert(cx, &NewPeer { path, rank, phase, is_session, with_handshake: false })
     }
 
-    /// Returns the data that the handshake of `id` needs from the owner of the endpoint; `None` if it needs nothing.
+    /// Returns the data that the handshake with the peer `id` needs from the owner of the endpoint; `None` if it needs
+    /// nothing.
     pub fn need(&mut self, id: PeerId) -> Option<Need<'_>> {
         self.peers.handshake(id)?.need::<R>()
     }
 
-    /// Continues a handshake with the answer to [`Self::need`].
+    /// Continues the handshake with the peer `id`. `answer` is the answer to [`Self::need`].
     pub fn resume<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId, answer: Answer<'_>) -> Option<Event> {
         let Some(handshake) = &mut self.peers.handshake(id) else { return None };
         handshake.state.deadline = handshake.state.give_up;

@@ -250,7 +250,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Returns an empty frame for a message to `peer`, with space for the protection before and after the message. If
-    /// records may have a size limit, the frame is not longer than this limit.
+    /// the roles `R` support a record size limit, the content of the frame cannot be longer than the agreed limit.
     #[inline]
     fn frame<'o, C: Crypto>(&mut self, peer: PeerId, out: &'o mut [u8]) -> Frame<'o> {
         let headroom = self.endpoint.headroom::<C>(peer);
@@ -289,10 +289,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Processes a message of a peer. If there is an answer, writes it into `out`, and returns the event with which the
-    /// node's owner sends it. If the replay window of the session was lost, drops the peer's messages until the response to
-    /// one of our requests arrives, or until [`Endpoint::verify_session`] is called. But if the peer has a
-    /// [`Freshness`](crate::coap::Freshness), the node does not drop the messages: it challenges the peer (RFC 9175,
-    /// section 2.3).
+    /// owner of the node sends the answer. If the replay window of the session was lost, drops the peer's messages
+    /// until the response to one of our requests arrives, or until [`Endpoint::verify_session`] is called. But if the
+    /// peer has a [`Freshness`](crate::coap::Freshness), the node does not drop the messages: it challenges the peer
+    /// (RFC 9175, section 2.3).
     fn receive<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

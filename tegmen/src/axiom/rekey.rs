@@ -38,8 +38,8 @@ const NODE_HEAD: usize = 7;
 /// Number of bytes before the secret in an epoch message: kind (1), epoch (2), element of the hash chain (32).
 const EPOCH_HEAD: usize = 3 + DIGEST_LEN;
 
-/// The kind of a message is its first byte. This kind is a node message with a signature. The next two kinds are a node
-/// message without a signature, and an epoch message.
+/// The first byte of a node message with a signature: the kind of the message. The next two constants are the kinds of
+/// a node message without a signature, and of an epoch message.
 const SIGNED: u8 = 1;
 const PAIRWISE: u8 = 2;
 const EPOCH: u8 = 3;
@@ -123,7 +123,7 @@ pub fn master_secret<C: Crypto>(group: &[u8; 16], epoch: u16, secret: &Secret<DI
 /// key.
 ///
 /// # Errors
-/// [`Full`] if there is no space in `out`, if the node is not below 2^24, or if `sign` returned `None`.
+/// [`Full`] if there is no space in `out`, if the number of the node is not below 2^24, or if `sign` returned `None`.
 pub fn seal_node<C: Crypto>(
     crypto: &mut C,
     group: &[u8; 16],

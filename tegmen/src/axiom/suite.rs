@@ -13,7 +13,7 @@ pub enum Suite {
     Ccm,
     /// TLS_PSK_WITH_AES_128_CCM_8 (RFC 6655): a tag of 8 bytes. Anybody can send records to a group, and a group does
     /// not limit the number of records that fail to open. So an outsider can try as many records as the network can
-    /// carry, and each succeeds with a probability of 2^-64.
+    /// carry, and each of these records succeeds with a probability of 2^-64.
     Ccm8,
     /// TLS_PSK_WITH_AES_128_GCM_SHA256 (RFC 5487): a tag of 16 bytes.
     Gcm,

@@ -118,7 +118,7 @@ pub trait Handler {
     const IN_BLOCKS: bool = true;
 
     /// Reads the request and writes the response. The response has the code 2.05 (Content), unless
-    /// [`Response::set_code`] sets another code of a success.
+    /// [`Response::set_code`] sets another success code.
     ///
     /// # Errors
     /// The code of an error response. That response has no payload.

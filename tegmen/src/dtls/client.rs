@@ -428,7 +428,7 @@ impl Handshake<'_> {
 
 impl<'p> Parts<'p> {
     /// Writes the body of our ClientHello into `body`, except its last part, and returns the last part. If the bytes
-    /// after the cookie are constant, the last part consists of these bytes. If not, it is empty.
+    /// after the cookie are constant, the last part consists of these bytes. If not, the last part is empty.
     #[inline(always)]
     pub(crate) fn write_client_hello<C: Crypto, R: Roles>(
         &self,

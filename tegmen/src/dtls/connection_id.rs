@@ -34,8 +34,8 @@ pub struct ConnectionIdConfig {
     pub check: bool,
     /// The rule for a peer that sends from a new address, if no check was agreed on. If false, we continue to send our
     /// records to the peer's old address. If true, we send our records to the new address as soon as an authentic
-    /// record arrives from there that is newer than all earlier records. Then an attacker who forwards the peer's
-    /// records faster than the network can redirect our records (RFC 9146, section 6).
+    /// record that is newer than all earlier records arrives from that address. Then an attacker can redirect our
+    /// records, if the attacker forwards the peer's records faster than the network does (RFC 9146, section 6).
     pub follow_unchecked: bool,
 }
 

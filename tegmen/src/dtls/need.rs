@@ -40,13 +40,13 @@ pub enum Need<'n> {
         /// [`Credential::content`](crate::dtls::roles::Credential::content).
         content: &'n [u8],
     },
-    /// Needs the decision whether a certificate of the peer, in DER, belongs to a trusted path. With
+    /// Needs the decision whether a certificate of the peer, in DER, belongs to a trusted certification path. With
     /// [`Keys::CERTIFICATES_IN_PARTS`](crate::dtls::Keys), this variant replaces [`Self::VerifyPeer`]: the handshake
     /// asks for each certificate of the list in order, and the peer's own certificate is the first.
     VerifyCertificate {
         /// The certificate to verify. The endpoint no longer has the earlier certificates of the list.
         certificate: &'n [u8],
-        /// True for the peer's own certificate, with which a path begins.
+        /// True for the peer's own certificate, with which a certification path begins.
         is_first: bool,
         /// True for the last certificate of the list, to which the answer is [`Answer::Peer`]. The answer to every
         /// other certificate is [`Answer::Continue`].
@@ -99,9 +99,10 @@ pub enum Answer<'n> {
         /// The principal that identifies the peer to the application in the requests of the peer.
         principal: Principal,
     },
-    /// Server: the two keys of a PSK identity whose key is being replaced. The client may have either key. Only the
-    /// roles of a host ([`Roles::ON_HOST`]) with resumption or public keys try both keys. In all other roles the
-    /// handshake fails after this answer. The keys take 141 bytes of the outgoing buffer.
+    /// Server: the two keys of a PSK identity whose key is being replaced, each with the principal that the client
+    /// proves with this key. The client may have either key. Only the roles of a host ([`Roles::ON_HOST`]) with
+    /// resumption or public keys try both keys. In all other roles the handshake fails after this answer. The keys take
+    /// 141 bytes of the outgoing buffer.
     Psks(&'n [(&'n [u8], Principal); 2]),
     /// The owner of the endpoint has no key for this peer. A server then continues with a random key, so that a peer
     /// cannot learn which PSK identities exist.
@@ -113,9 +114,9 @@ pub enum Answer<'n> {
         /// The principal that identifies the peer to the application in the requests of the peer.
         principal: Principal,
     },
-    /// The certificate may belong to a trusted path, and the next certificate of the list decides. As the answer to the
-    /// last certificate, this variant refuses the peer. As the answer to an earlier certificate, [`Self::Peer`] also
-    /// refuses the peer.
+    /// The certificate may belong to a trusted certification path, and the next certificate of the list decides. As the
+    /// answer to the last certificate, this variant refuses the peer. As the answer to an earlier certificate,
+    /// [`Self::Peer`] also refuses the peer.
     Continue,
     /// The key of the peer is not trusted. The peer receives this alert.
     Refused(AlertDescription),

@@ -25,7 +25,7 @@ pub(crate) enum Item {
     PeerKey,
     /// The SHA-256 digest of the data that the owner of the endpoint must sign for us.
     Digest,
-    /// The signature of our owner. It stays in the buffer, because it may have to be sent again.
+    /// The signature that the owner of the endpoint made. It stays in the buffer, because it may have to be sent again.
     Signature,
     /// The cipher suite and the master secret of a session. This session is resumed in this handshake, or can be
     /// resumed later.

@@ -1,7 +1,7 @@
 //! The server side of the handshake (RFC 4279 and RFC 5246, section 7.3, over RFC 6347).
 //!
-//! The endpoint answers a ClientHello without a cookie by a HelloVerifyRequest, and keeps no state for it. With a
-//! pre-shared key, the flights after that are:
+//! If a ClientHello has no cookie, the endpoint answers with a HelloVerifyRequest, and keeps no state for this
+//! ClientHello. With a pre-shared key, the flights after that are:
 //!
 //! * Client: ClientHello with the cookie.
 //! * Server: ServerHello, ServerHelloDone.
@@ -262,8 +262,9 @@ impl Handshake<'_> {
         }
     }
 
-    /// Server: stores the two pre-shared keys that the client may have. The first one is the key in use. If the keys do
-    /// not fit the buffer, the server does not try the second key.
+    /// Server: stores the two pre-shared keys that the client may have. `first` is the key from which the keys of the
+    /// session are derived now; `second` is tried after it. If the keys do not fit the buffer, the server does not try
+    /// the second key.
     fn keep_psks(&mut self, first: ClientPsk<'_>, second: ClientPsk<'_>) {
         let mut packed = Secret::<{ 2 * PACKED_PSK_LEN }>::zeroed();
         for (place, (key, principal)) in packed.expose_mut().chunks_exact_mut(PACKED_PSK_LEN).zip([first, second]) {
@@ -446,7 +447,7 @@ impl Handshake<'_> {
 
 impl Parts<'_> {
     /// Writes the body of our ServerHello into `body`, except its last part, and returns the last part. If the
-    /// extensions are constant bytes, the last part consists of these bytes. If not, it is empty.
+    /// extensions are constant bytes, the last part consists of these bytes. If not, the last part is empty.
     #[inline(always)]
     pub(crate) fn write_server_hello<C: Crypto, R: Roles>(
         &self,
@@ -559,10 +560,11 @@ fn unpack_psk(packed: &[u8]) -> Option<ClientPsk<'_>> {
     Some((reader.with_len8().ok()?, principal))
 }
 
-/// Makes a handshake with a short pre-shared key take as long as one with a key of [`MAX_PSK`] bytes. HMAC hashes a
-/// premaster secret of more than 64 bytes before the secret becomes its key (RFC 2104, section 2), so a long key needs
-/// more calls of the compression function of SHA-256. For a key of `len` bytes, this function makes the missing calls,
-/// and does not use their results. Without these calls, the time would reveal which PSK identities exist.
+/// Makes a handshake with a short pre-shared key take as long as one with a key of [`MAX_PSK`] bytes. The premaster
+/// secret is the key of an HMAC, and HMAC first hashes a key of more than 64 bytes (RFC 2104, section 2). So a long
+/// pre-shared key needs more calls of the compression function of SHA-256. For a key of `len` bytes, this function
+/// makes the missing calls, and does not use their results. Without these calls, the time would reveal which PSK
+/// identities exist.
 fn even_out<C: Crypto>(ephemeral: bool, len: usize) {
     const BLOCKS: usize = compressions(4 + 2 * MAX_PSK);
     // The premaster secret has two lengths and two parts (RFC 4279, section 2; RFC 5489, section 2).

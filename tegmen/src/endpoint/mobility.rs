@@ -53,7 +53,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         drawn.find(|id| id.is_empty() || self.peers.find_connection_id(id.bytes()).is_none())
     }
 
-    /// Client: adds an offer of a connection id to the handshake with `id`.
+    /// Client: adds an offer of a connection id to the handshake with the peer `id`.
     pub(super) fn offer_connection_id<C: Crypto>(&mut self, cx: &mut Cx<'_, C>, id: PeerId) {
         if let Some(ours) = self.new_connection_id(cx)
             && let Some(Mobility { config, .. }) = self.roles.mobility()
@@ -71,8 +71,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(accepted.map(|(theirs, rrc)| (theirs, rrc && config.check)))
     }
 
-    /// Server: agrees to connection ids in the handshake with `id`. `theirs` is the client's connection id, and `rrc`
-    /// is true if both endpoints support return routability checks.
+    /// Server: agrees to connection ids in the handshake with the peer `id`. `theirs` is the client's connection id,
+    /// and `rrc` is true if both endpoints support return routability checks.
     pub(super) fn accept_connection_id<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -17,7 +17,7 @@ use crate::endpoint::Peers;
 use crate::identity::{PeerId, Protection};
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes a request to `peer` into `out`, and protects it as the session and `head` require. `head` is a [`Code`],
+    /// Writes into `out` a request to `peer`, and protects it as the session and `head` require. `head` is a [`Code`],
     /// or a [`RequestHead`]. `write` adds the options and the payload of the request. Returns the id of the request,
     /// and the length of the datagram to send. The length is 0 if the request waits in the node's
     /// [`Queue`](super::Queue). [`Node::poll`] then sends the request when NSTART allows it. If the request is

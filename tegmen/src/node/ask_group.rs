@@ -24,7 +24,7 @@ use crate::identity::{Identity, Principal, Protection};
 use crate::time::Instant;
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes a non-confirmable request to a group into `out`. `write` adds the options and the payload of the request.
+    /// Writes into `out` a non-confirmable request to a group. `write` adds the options and the payload of the request.
     /// The request is in plaintext or protected with OSCORE ([`RequestHead::with_oscore`] and
     /// [`Oscore::GROUPS`](super::Oscore::GROUPS)). The owner of the node sends the datagram once to the address of the
     /// group. Returns the id of the request and the length of the datagram. Ids of requests to groups are numbered

@@ -122,7 +122,7 @@ fn take_block<'r, H: Handler>(
     }
 }
 
-/// Writes a response without payload and with at most one option into `frame`. The handler is not called.
+/// Writes into `frame` a response that has no payload and at most one option. The handler is not called.
 fn refuse(
     head: (MessageType, u16),
     message: &MessageRef<'_>,
@@ -219,7 +219,7 @@ fn copy(response: &MessageRef<'_>, builder: &mut Builder<'_, '_>) -> Result<(), 
     builder.payload(response.payload())
 }
 
-/// Writes a response without payload and with at most one option into `frame`.
+/// Writes into `frame` a response that has no payload and at most one option.
 fn respond(
     (message_type, message_id): (MessageType, u16),
     (token, code): (&[u8], Code),

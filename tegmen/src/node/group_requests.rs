@@ -1,7 +1,7 @@
 //! The memory of a node for its requests to groups (RFC 7252, section 8). It stores the tokens of the requests, and the
 //! members whose responses arrived. If a request registers the node as observer at the members, the request is open
-//! while its owner observes the group. Each member numbers its notifications separately, so the memory stores their
-//! order for each member (RFC 7641, section 3.4).
+//! while the owner of the node observes the group. Each member numbers its notifications separately, so the memory
+//! stores their order for each member (RFC 7641, section 3.4).
 
 use crate::address::Address;
 use crate::buf::Full;
@@ -10,7 +10,7 @@ use crate::coap::observe::Order;
 use crate::coap::{RequestId, Token};
 use crate::time::Instant;
 
-/// The requests to groups that still wait for responses, and the members whose responses arrived.
+/// The open requests to groups, which still wait for responses, and the members whose responses arrived.
 ///
 /// The maximum number of open requests also limits the load on the network.
 pub trait GroupRequests {
@@ -53,8 +53,8 @@ pub trait GroupRequests {
     ) -> Result<bool, Full>;
 
     /// Stores three values about a request to a protected group: the address of the group, the epoch, and the truncated
-    /// sequence number (TSN) of the request. The default implementation refuses the values. It is sufficient for an
-    /// owner that sends no requests to protected groups.
+    /// sequence number (TSN) of the request. The default implementation refuses the values. It is sufficient for a node
+    /// that sends no requests to protected groups.
     ///
     /// # Errors
     /// [`Full`] if there is no space for these values. The request must then not be sent.

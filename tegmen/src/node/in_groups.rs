@@ -237,7 +237,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(())
     }
 
-    /// Writes a request to a protected group into `out`, as [`Self::request_group`] does for a plaintext group. The
+    /// Writes into `out` a request to a protected group, as [`Self::request_group`] does for a plaintext group. The
     /// owner of the node sends the request once to the address of the group, from the address of the member and the
     /// port of the group. If a receiving member does not know our record numbers, it first responds with a challenge.
     /// Send the request again with the Echo option of the challenge (RFC 9175): see
@@ -292,9 +292,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         tailroom.saturating_add(behind)
     }
 
-    /// Writes the response to a deferred request of a member into `out`, and protects it. The response is not
-    /// confirmable, because no member can acknowledge it. `number` is the value of the Observe option; `None` if the
-    /// member does not observe the resource.
+    /// Writes into `out` the response to a deferred request of a member, and protects this response. The response is
+    /// not confirmable, because no member can acknowledge it. `number` is the value of the Observe option; `None` if
+    /// the member does not observe the resource.
     pub(super) fn respond_to_member<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -330,9 +330,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.features.groups().principal(&group).is_some()
     }
 
-    /// Returns the two addresses for a datagram to `peer`: ours and the peer's. These are the addresses in the table
-    /// entry, except for a sender of a protected group. The local address is then the unicast address of our member
-    /// with the port of the group.
+    /// Returns the two addresses for a datagram to `peer`: ours and the peer's. These are usually the addresses in the
+    /// table entry. But for a sender of a protected group, the local address is the unicast address of our member, with
+    /// the port of the group.
     pub fn path(&mut self, peer: PeerId) -> Option<Path> {
         let path = *self.endpoint.peers.peer(peer)?.path();
         let Some(ip) = self.features.groups().address(&path.local).filter(|_| F::Groups::IS_ON) else {

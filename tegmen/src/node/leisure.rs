@@ -5,7 +5,7 @@ use crate::buf::{Frame, Full};
 use crate::identity::PeerId;
 use crate::time::{Duration, Instant};
 
-/// The memory for responses to requests to a group that wait until their random time is over.
+/// The memory for delayed responses to requests to a group. Each response waits until its random time is over.
 pub trait Leisure {
     /// False only for `()`, the type for a node that does not respond to requests to a group.
     const IS_ON: bool = true;

@@ -61,7 +61,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         may_begin(exchanges, storage, 1, true) && !features.observers().any(peer, |observer| observer.pending.is_some())
     }
 
-    /// Writes one notification that is due for the peer into `frame`. Writes nothing if no notification is due.
+    /// Writes into `frame` one notification that is due for the peer. Writes nothing if no notification is due.
     pub(super) fn send_notification<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

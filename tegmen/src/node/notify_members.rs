@@ -41,7 +41,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         if at < Instant::NEVER && is_before_response(&mut self.features, peer) { Instant::NEVER } else { at }
     }
 
-    /// Writes one notification that is due for a member into `frame`, and protects it.
+    /// Writes into `frame` one notification that is due for a member, and protects it.
     pub(super) fn notify_member<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -101,9 +101,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.on_notified(cx.now, (peer, token), is_last, matches!(sealed, Err(Some(_))));
     }
 
-    /// Processes the result of a notification to a member. If the notification was sent, the next one is due after the
-    /// minimum time. If the notification could not be protected (`is_refused`), it is written again at that time. If it
-    /// was the last notification (`is_last`), removes the observer.
+    /// Processes the result of a notification to a member. If the notification was sent, the next notification is due
+    /// after the minimum time ([`BETWEEN`]). If the notification could not be protected (`is_refused`), it is written
+    /// again after the same time. If it was the last notification (`is_last`), this function removes the observer.
     fn on_notified(&mut self, now: Instant, (peer, token): (PeerId, Token), is_last: bool, is_refused: bool) {
         let observers = self.features.observers();
         let is_it = |observer: &ObserverOf<F>| is_registered::<F>(observer, token);

@@ -134,8 +134,8 @@ impl Default for Observation {
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes the registration of an observation at `peer` into `out`, and protects it. `write` adds the options and
-    /// the payload of the request. If there is an earlier registration, the new one replaces it. Like
+    /// Writes into `out` a request that registers an observation at `peer`, and protects this request. `write` adds the
+    /// options and the payload of the request. If there is an earlier registration, the new one replaces it. Like
     /// [`Self::request`], returns the length of the datagram to send.
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(len)
     }
 
-    /// Ends an observation. Writes a request that deregisters the client at `peer` into `out` (RFC 7641, section 3.6).
+    /// Ends an observation. Writes into `out` a request that deregisters the client at `peer` (RFC 7641, section 3.6).
     /// The response to this request contains the current representation. Like [`Self::request`], returns the id of the
     /// request and the length of the datagram to send.
     ///

@@ -1,5 +1,5 @@
-//! OSCORE in a node (RFC 8613): the trait that the owner of the node implements, and its implementation for a mote
-//! with one context.
+//! OSCORE in a node (RFC 8613): the trait that the owner of the node implements, and an implementation of this trait
+//! for a mote with one context.
 
 use super::error::SendError;
 use crate::buf::Frame;
@@ -211,8 +211,8 @@ pub trait Oscore {
     }
 
     /// Forgets all requests for which `is_open` returns false: their last response has arrived, or no response will
-    /// arrive. The default does nothing. The default is sufficient for an owner that forgets each request in another
-    /// way.
+    /// arrive. The default does nothing. The default is sufficient for an implementation that forgets each request in
+    /// another way.
     #[inline]
     fn retain(&mut self, is_open: impl FnMut(PeerId, RequestId) -> bool) {
         let _ = is_open;

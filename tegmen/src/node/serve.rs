@@ -31,10 +31,10 @@ use crate::oscore::{OpenedRequest, UnprotectError};
 use crate::time::{Duration, Instant};
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes the response to a deferred request into `out`, and protects it. The response is a confirmable message, or
-    /// the acknowledgement of the request if the request is not acknowledged yet. `write` adds the payload, and all
-    /// options except Observe and Block2. OSCORE protects the response if it protected the request. If OSCORE fails,
-    /// the node sends 5.00 without protection.
+    /// Writes into `out` the response to a deferred request, and protects this response. The response is a confirmable
+    /// message, or the acknowledgement of the request if the request is not acknowledged yet. `write` adds the payload,
+    /// and all options except Observe and Block2. OSCORE protects the response if it protected the request. If OSCORE
+    /// fails, the node sends 5.00 without protection.
     ///
     /// If the response is longer than a message and the node has [`Bodies`](super::Bodies), it is sent in blocks. If
     /// there is no memory to store it, the response is 5.03. If the handler let the client observe the resource, a
@@ -117,7 +117,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Writes the acknowledgement of a deferred request into `out`, if the request is not acknowledged yet. Returns the
+    /// Writes into `out` the acknowledgement of a deferred request, if the request is not acknowledged yet. Returns the
     /// length of the datagram to send, or 0 if there is no datagram to send.
     fn acknowledge<C: Crypto>(
         &mut self,
@@ -250,7 +250,7 @@ type WholeOf<F> = <<F as Features>::Oscore as Oscore>::Whole;
 /// The type of the key with which the exchanges of a peer find a received message in their memory.
 type KeyOf<A> = <<A as PeerExchanges>::Storage as ExchangeStorage>::Key;
 
-/// Writes the response to a request into `frame`, and stores the response for a repetition of the request. If the
+/// Writes into `frame` the response to a request, and stores the response for a repetition of the request. If the
 /// request must not be executed twice and there is no space to remember it, the response is 5.03.
 #[inline(always)]
 pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(

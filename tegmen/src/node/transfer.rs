@@ -426,7 +426,7 @@ impl Transfer {
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Writes the next message of a transfer with `peer` into `out`, and protects it. `write` adds the options of the
+    /// Writes into `out` the next message of a transfer with `peer`, and protects it. `write` adds the options of the
     /// request. `body` is the whole request body. Like [`Self::request`], returns the id of the request and the length
     /// of the datagram to send.
     ///

@@ -1,5 +1,5 @@
-//! ServerKeyExchange and ClientKeyExchange for plain PSK (RFC 4279, section 2). Each contains one text after its
-//! length.
+//! ServerKeyExchange and ClientKeyExchange for plain PSK (RFC 4279, section 2). Each message contains the length of one
+//! text, and then the text: the hint or the identity.
 
 use super::{Write, end};
 use crate::buf::{Full, Reader, Truncated, Writer};
