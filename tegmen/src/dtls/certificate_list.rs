@@ -4,7 +4,7 @@
 //! The receive buffer begins with the length of the list of certificates. A window into the list follows. It begins
 //! with the certificate that is verified next. The bytes of the message enter the window in order, and are added to the
 //! transcript when they enter. So the transcript contains exactly the verified bytes. When a certificate is complete,
-//! the endpoint asks the owner of the endpoint to verify it. The certificate leaves the buffer when the owner answers.
+//! the endpoint asks its owner to verify the certificate. The certificate leaves the buffer when the owner answers.
 //!
 //! Fragments that arrive too early wait at the end of the buffer, like every early message. A fragment that does not
 //! fit is dropped, and the peer sends it again. Bytes that already arrived before are ignored.

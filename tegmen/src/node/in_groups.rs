@@ -331,8 +331,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Returns the two addresses for a datagram to `peer`: ours and the peer's. These are usually the addresses in the
-    /// table entry. But for a sender of a protected group, the local address is the unicast address of our member, with
-    /// the port of the group.
+    /// table entry. If the peer is a sender of a protected group, the local address is instead the unicast address of
+    /// our member, with the port of the group.
     pub fn path(&mut self, peer: PeerId) -> Option<Path> {
         let path = *self.endpoint.peers.peer(peer)?.path();
         let Some(ip) = self.features.groups().address(&path.local).filter(|_| F::Groups::IS_ON) else {
