@@ -18,7 +18,7 @@
 //!   [`Node::handle_protected_group`] processes each datagram to the address of such a group.
 //! * [`Node::respond`] sends the response to a request that the handler deferred: [`Application::on_deferred`].
 //! * [`Node::decide`] continues with a request on which the policy did not decide at once. The owner passes the
-//!   decision to it.
+//!   decision to this function.
 //! * [`Node::notify`] sends notifications to the observers of a resource after its representation has changed.
 //!
 //! If [`Oscore`] is one of the features of a node, the node decrypts requests that have an OSCORE option, and protects

@@ -36,8 +36,9 @@ pub trait Signatures {
     /// Returns the identity of the group.
     fn group(&self) -> &[u8; 16];
 
-    /// Signs a digest. Writes an ECDSA-Sig-Value in DER, or the 64 bytes of an Ed25519 signature, into `out`, and
-    /// returns its length. Returns `None` if no signature was made. Use the private key for no other purpose.
+    /// Signs a digest. Writes into `out` the signature: an ECDSA-Sig-Value in DER, or the 64 bytes of an Ed25519
+    /// signature. Returns the length of the signature. Returns `None` if no signature was made. Use the private key for
+    /// no other purpose.
     fn sign(&mut self, digest: &[u8; DIGEST_LEN], out: &mut [u8; 72]) -> Option<usize>;
 
     /// Returns the SubjectPublicKeyInfo of the sender with this SenderID, also if this member is that sender. Returns

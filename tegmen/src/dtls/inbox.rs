@@ -149,7 +149,7 @@ impl Inbox {
         self.come as usize
     }
 
-    /// Counts `len` more bytes of the message that have arrived. They are already at the front of the buffer.
+    /// Counts `len` more received bytes of the message. These bytes are already at the front of the buffer.
     pub(crate) const fn advance(&mut self, len: usize) {
         self.total = self.total.wrapping_add(len as u16);
         self.come = self.come.wrapping_add(len as u16);

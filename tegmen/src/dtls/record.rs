@@ -43,9 +43,9 @@ pub(crate) const MAX_CONTENT: usize = 1 << 14;
 const MAX_EXPANSION: usize = 2048;
 /// Maximum number of records that may be sealed under one key. After this number, a new handshake is necessary.
 pub const MAX_SEALED: u32 = 1 << 23;
-/// Maximum number of records that may fail to open under one key whose tags have 8 bytes. After this number, a new
-/// handshake is necessary. Longer tags need no limit in this module: RFC 9147, section 4.5.3, allows 2^36 forgeries for
-/// a tag of 16 bytes.
+/// Maximum number of records that may fail to open under one key, for ciphers with a tag of 8 bytes. After this number,
+/// a new handshake is necessary. Longer tags need no limit in this module: RFC 9147, section 4.5.3, allows 2^36
+/// forgeries for a tag of 16 bytes.
 pub(crate) const MAX_FAILED: u16 = 1 << 10;
 
 /// The content type of a record (RFC 5246, section 6.2.1).

@@ -27,8 +27,8 @@ pub trait Features {
     type Bodies: Bodies;
     /// The type of the memory for delayed responses to requests to a group (RFC 7252, section 8.2).
     type Leisure: Leisure;
-    /// The type of the memory for our open requests to groups, which still wait for responses (RFC 7252, section 8). A
-    /// node without this part sends no requests to groups.
+    /// The type of the memory for our open requests to groups: the requests that still wait for responses (RFC 7252,
+    /// section 8). A node without this part sends no requests to groups.
     type GroupRequests: GroupRequests;
     /// The type of the memory for the Axiom groups of which the node is a member.
     type Groups: Groups;
@@ -51,7 +51,7 @@ pub trait Features {
     /// Returns the delayed responses to requests to a group.
     fn leisure(&mut self) -> &mut Self::Leisure;
 
-    /// Returns our open requests to groups, which still wait for responses.
+    /// Returns our open requests to groups: the requests that still wait for responses.
     fn group_requests(&mut self) -> &mut Self::GroupRequests;
 
     /// Returns the Axiom groups of which the node is a member.
@@ -125,7 +125,7 @@ pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = (), G = (), A = ()>
     pub bodies: B,
     /// The delayed responses to requests to a group: see [`LeisureArray`](super::LeisureArray).
     pub leisure: L,
-    /// Our open requests to groups, which still wait for responses: see
+    /// Our open requests to groups: the requests that still wait for responses. See
     /// [`GroupRequestArray`](super::GroupRequestArray).
     pub group_requests: G,
     /// The Axiom groups of which the node is a member: see [`GroupArray`](super::GroupArray).

@@ -10,7 +10,7 @@ use crate::coap::observe::Order;
 use crate::coap::{RequestId, Token};
 use crate::time::Instant;
 
-/// The open requests to groups, which still wait for responses, and the members whose responses arrived.
+/// The open requests to groups, and the members whose responses arrived. An open request still waits for responses.
 ///
 /// The maximum number of open requests also limits the load on the network.
 pub trait GroupRequests {
