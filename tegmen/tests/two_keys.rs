@@ -37,8 +37,6 @@ fn principal(world: &mut World) -> Principal {
 /// The type of the ClientKeyExchange, the first message of the client's last flight. The Finished of the client is in
 /// the same flight.
 const CLIENT_KEY_EXCHANGE: u8 = 16;
-/// Damage that flips one bit of a datagram.
-const LAST_BYTE: Damage = Damage::Flipped { at: usize::MAX, bit: 0 };
 
 #[test]
 fn a_client_may_have_either_key() {
@@ -87,7 +85,10 @@ fn a_forged_finished_keeps_neither_key_out() {
             let mut world = world(1, suites, key);
             // The flight of the client comes twice, and the last record of the first copy is forged.
             world.network = Box::new(|_, datagram| match datagram[13] == CLIENT_KEY_EXCHANGE {
-                true => Fate(vec![(Duration::from_millis(5), LAST_BYTE), (Duration::from_millis(10), Damage::Intact)]),
+                true => {
+                    let last_byte = Damage::Flipped { at: datagram.len() - 1, bit: 0 };
+                    Fate(vec![(Duration::from_millis(5), last_byte), (Duration::from_millis(10), Damage::Intact)])
+                }
                 false => Fate::arrives(),
             });
             world.connect();
