@@ -20,7 +20,7 @@
 //! ```
 //!
 //! The name can also be `sha256:`, followed by the digest of the certificate or key. The name `*` applies to all peers
-//! without their own entry. Without an entry `*`, such peers have all rights.
+//! without their own entry. Without an entry `*`, such peers have all rights, but peers of delegated sessions have none.
 //!
 //! Rights belong to a name together with its proof: an entry does not apply to a peer that proved the same name in
 //! another way. There is one exception, which only removes rights. An OSCORE context has at most the rights of the

@@ -46,7 +46,7 @@ impl Ledger {
     /// Returns the reason why the ledger refused memory for a body.
     pub(super) fn complaint(&self) -> String {
         format!(
-            "bodies of transfers take {} bytes of {}, of which peers without DTLS have half",
+            "bodies of transfers take {} bytes of {}, of which peers with neither DTLS nor OSCORE have half",
             self.used(),
             self.limit()
         )
