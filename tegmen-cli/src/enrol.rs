@@ -7,7 +7,7 @@ use crate::output::{Failure, Output, printable, runtime};
 use crate::public_keys::signer;
 use clap::Args;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::access::protokey::Mode;
@@ -21,7 +21,8 @@ use zeroize::Zeroizing;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     tegmen enrol coaps://access.example --key-file oven.enrol --certificate oven.pem\n  \
-    tegmen enrol coaps://access.example --key-file oven.enrol --protokey oven.protokey\n\n\
+    tegmen enrol coaps://access.example --key-file oven.enrol --protokey oven.protokey\n  \
+    tegmen enrol coaps://access.example --key-file hob.enrol --oscore hob.key\n\n\
     The operator creates the one-time key with `tegmen device expect`.")]
 pub(crate) struct Enrol {
     /// The access control server: coaps://host[:port].
@@ -49,38 +50,47 @@ struct Own {
     /// Register the protokey in this file, in hexadecimal: 16 to 64 bytes. Only its owner can read the file.
     #[arg(long, value_name = "FILE")]
     protokey: Option<PathBuf>,
+    /// Register this device as a resource server of the OSCORE profile, with the key for its tokens in this file: 64
+    /// hexadecimal digits. Only its owner can read the file, which is also that of `serve --token-key`.
+    #[arg(long, value_name = "FILE")]
+    oscore: Option<PathBuf>,
+    /// Register this device as a resource server of the profile of EDHOC and OSCORE, with the key for its tokens in this
+    /// file: 64 hexadecimal digits. Only its owner can read the file, which is also that of `serve --token-key`.
+    #[arg(long, value_name = "FILE")]
+    edhoc: Option<PathBuf>,
 }
 
 impl Own {
     fn device(&self, name: &str) -> Result<NewDevice, Failure> {
         let party = OwnedParty::from_words([name]).map_err(Failure::usage)?;
-        let of_secret = |party, credential, file: &PathBuf, option| {
-            let digits = secret(file, option)?;
-            let bytes = from_hex(&digits).map(Zeroizing::new);
-            let wrong = || {
-                Failure::usage(format!(
-                    "{option}: {} has a character that is no hexadecimal digit, or half a byte",
-                    file.display()
-                ))
-            };
-            NewDevice::secret(party, credential, &bytes.ok_or_else(wrong)?).map_err(Failure::usage)
-        };
+        let public = |credential| NewDevice::public(party.clone(), credential).map_err(Failure::usage);
         match self {
-            Self { certificate: Some(file), .. } => {
-                let credential = Credential::Certificate(read_certificate(file)?.digest);
-                NewDevice::public(party, credential).map_err(Failure::usage)
-            }
-            Self { private_key: Some(file), .. } => {
-                let credential = Credential::PublicKey(sha256(signer(file)?.public_key()));
-                NewDevice::public(party, credential).map_err(Failure::usage)
-            }
+            Self { certificate: Some(file), .. } => public(Credential::Certificate(read_certificate(file)?.digest)),
+            Self { private_key: Some(file), .. } => public(Credential::PublicKey(sha256(signer(file)?.public_key()))),
             Self { shared_key: Some(file), .. } => of_secret(party, Credential::SharedKey, file, "--shared-key"),
             Self { protokey: Some(file), .. } => {
                 of_secret(party, Credential::Protokey(Mode::Bound), file, "--protokey")
             }
+            Self { oscore: Some(file), .. } => of_secret(party, Credential::Oscore, file, "--oscore"),
+            Self { edhoc: Some(file), .. } => of_secret(party, Credential::Edhoc, file, "--edhoc"),
             _ => Err(Failure::usage("name the credential of the device: --certificate, for example")),
         }
     }
+}
+
+/// Makes the device with the secret in a file, which has hexadecimal digits. `option` is the option that names the file.
+fn of_secret(
+    party: OwnedParty,
+    credential: Credential,
+    file: &Path,
+    option: &'static str,
+) -> Result<NewDevice, Failure> {
+    let digits = secret(file, option)?;
+    let bytes = from_hex(&digits).map(Zeroizing::new).ok_or_else(|| {
+        let file = file.display();
+        Failure::usage(format!("{option}: {file} has a character that is no hexadecimal digit, or half a byte"))
+    })?;
+    NewDevice::secret(party, credential, &bytes).map_err(|error| Failure::usage(format!("{option}: {error}")))
 }
 
 impl Enrol {

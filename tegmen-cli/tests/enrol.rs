@@ -94,6 +94,20 @@ fn a_device_enrols_once_with_its_one_time_key() {
     fails(dir, &format!("device withdraw lamp2 {at}"), "(no-one-time-key)");
     fails(dir, &format!("device expect panel --kind protokey --output again.enrol {at}"), "(name-taken)");
     assert!(!dir.join("again.enrol").exists());
+
+    // Resource servers register the keys of their tokens.
+    secret(dir, "hob.key", &"b2".repeat(32));
+    secret(dir, "short.key", &"b2".repeat(16));
+    for kind in ["oscore", "edhoc"] {
+        succeeds(dir, &format!("device expect {kind}-hob --tag hob --kind {kind} --output {kind}.enrol {at}"));
+        let enrol = format!("enrol {uri} --key-file {kind}.enrol --{kind}");
+        let (code, text) = tegmen(dir, &format!("{enrol} short.key"));
+        assert!(code == 2 && text.contains(&format!("--{kind}: ")) && text.contains("32 bytes"), "{code}: {text}");
+        let text = succeeds(dir, &format!("{enrol} hob.key"));
+        assert!(text.contains(&format!("registered as {kind}-hob, with a {kind}")), "{text}");
+        let shown = succeeds(dir, &format!("device show {kind}-hob {at}"));
+        assert!(shown.starts_with(&format!("{kind}-hob tag:hob: {kind}")), "{shown}");
+    }
     server.end();
     let log = std::fs::read_to_string(dir.join("audit.log")).unwrap();
     for code in ["\"expected\"", "\"other-kind\"", "\"enrolled\"", "\"withdrawn\""] {
