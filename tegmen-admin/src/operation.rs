@@ -51,7 +51,7 @@ pub(crate) struct Action<S> {
     pub(crate) run: Run<S>,
 }
 
-/// The function of an operation. Its kind decides which checks a request must pass.
+/// The function of an operation. The variant decides which checks a request must pass before the function is called.
 pub(crate) enum Run<S> {
     /// A function for any sender, which does not read the request.
     Anyone(fn() -> Response),

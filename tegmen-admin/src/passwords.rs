@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use zeroize::Zeroizing;
 
-/// Minimum number of characters in a password. The next constant is the maximum.
+/// Minimum number of characters in a password.
 const SHORTEST: usize = 12;
 const LONGEST: usize = 128;
 /// The cost of a hash: the memory in KiB, the number of passes and the number of lanes. OWASP recommends these values
@@ -101,8 +101,8 @@ impl Passwords {
         tokio::task::spawn_blocking(move || hash(&password)).await.map_err(|_| fault())?
     }
 
-    /// Returns true if the password has the hash `stored`. If `stored` is `None`, takes the same time and returns
-    /// false.
+    /// Returns true if the password has the hash `stored`. If `stored` is `None`, returns false, and takes as long as a
+    /// comparison with a stored hash.
     pub(crate) async fn compare(&self, password: Password, stored: Option<String>) -> Result<bool, Problem> {
         let _turn = self.turn().await?;
         self.compared.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The server writes the row before it makes the change. If the server fails before it stores the answer, the row has
-//! none, and the server refuses repetitions. So no repetition makes the change twice. The row has a lease, and is
+//! no answer, and the server refuses repetitions. So no repetition makes the change twice. The row has a lease, and is
 //! removed when the lease ends.
 
 use crate::problem::{Code, Problem};

@@ -54,7 +54,8 @@ async fn whole(body: Incoming, most: usize) -> Option<Bytes> {
     Some(Bytes::from_owner(whole))
 }
 
-/// Makes an operation from a row of the table.
+/// Makes an operation that needs a scope. The first tuple is the route of the operation. The second tuple is the name
+/// and the description of the operation in the OpenAPI document.
 fn operation<S>(
     (method, path, scope): (Method, &'static str, Scope),
     (id, summary): (&'static str, &'static str),

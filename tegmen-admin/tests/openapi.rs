@@ -86,8 +86,8 @@ async fn the_document_has_the_routes_of_the_router_and_no_others() {
     assert_eq!(served.body, *DOCUMENT);
 }
 
-/// Calls the operations on delegated devices, and checks that each succeeds. Returns their names. The policy allows the
-/// device `a` to read at the device `b`.
+/// Calls the operations on delegated devices, and checks that each operation succeeds. Returns the names of the
+/// operations. The policy allows the device `a` to read at the device `b`.
 async fn delegated(scene: &Scene, root: &str) -> BTreeSet<&'static str> {
     let config = json!({ "address": "[fd00::1]:5684", "scopes": [["GET /temp"]] });
     let new = |name: &str| ("POST", "/v1/delegation/devices", json!({ "name": name, "config": config }));

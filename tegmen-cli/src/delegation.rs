@@ -86,7 +86,7 @@ enum Command {
         admin: Admin,
     },
     /// Begin the next epoch of a device: all its sessions and tickets end. A peer with a ticket gets a new ticket when
-    /// it returns to the server, with the same rights and the same expiry time.
+    /// the peer returns to the server. The new ticket has the same rights and the same expiry time.
     Reset {
         #[command(flatten)]
         named: Named,

@@ -1,4 +1,4 @@
-//! `tegmen edhoc`: keys with which two ends agree on an OSCORE context.
+//! `tegmen edhoc`: keys with which two endpoints agree on an OSCORE context.
 
 use crate::output::{Failure, Output};
 use crate::random;
@@ -19,11 +19,11 @@ pub(crate) struct Edhoc {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Create a key and its credential. The file is a secret. Give the credential to the other ends.
+    /// Create a key and its credential. The file is a secret. Give the credential to the other endpoints.
     #[command(after_help = "Examples:\n  tegmen edhoc new meter.edhoc --name meter-7\n  \
         tegmen edhoc new gateway.edhoc --name gateway.example --by-value")]
     New(New),
-    /// Show the credential of a key, in the form that the other ends need.
+    /// Show the credential of a key, in the form that the other endpoints need.
     Show {
         /// File of the key.
         file: PathBuf,
@@ -40,7 +40,7 @@ struct New {
     /// Short name that identifies the key in messages, 1 to 16 bytes in hexadecimal. Default: two random bytes.
     #[arg(long, value_name = "HEX")]
     kid: Option<String>,
-    /// Send the whole credential instead of its short name. The other end must have the credential in both cases.
+    /// Send the whole credential instead of its short name. The other endpoint must have the credential in both cases.
     #[arg(long)]
     by_value: bool,
 }

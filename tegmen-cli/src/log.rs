@@ -1,5 +1,6 @@
-//! The log of a server: one line for each event. A separate thread writes the lines, so that a reader that stopped
-//! reading does not block a shard. Limits prevent unauthenticated clients from filling a disk.
+//! The log of a server: one line for each event. A separate thread writes the lines, so that a program that stopped
+//! reading the log does not block the threads of the server. Limits prevent unauthenticated clients from filling a
+//! disk.
 
 mod repeats;
 mod traces;

@@ -103,7 +103,7 @@ enum Command {
     Ca(ca::Ca),
     /// Create, show, import and export OSCORE security contexts.
     Oscore(oscore::Oscore),
-    /// Create keys with which two ends agree on an OSCORE context (EDHOC, RFC 9528).
+    /// Create keys with which two endpoints agree on an OSCORE context (EDHOC, RFC 9528).
     Edhoc(edhoc::Edhoc),
     /// Test, explain and compare policies, which are files of rights, and apply one at an access control server.
     Policy(policy::Policy),
@@ -137,7 +137,7 @@ enum Command {
     /// Connect a mote on a serial line to real sockets.
     Bridge(bridge::Bridge),
     /// Give a device and its delegation server one common address, for peers that identify a session by the address of
-    /// the other end.
+    /// the server.
     Steer(steer::Steer),
     /// Run a forwarder of Named Data Networking, fetch and publish signed packets by name.
     Ndn(ndn::Ndn),

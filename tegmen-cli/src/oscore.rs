@@ -28,7 +28,7 @@ pub(crate) struct Oscore {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Create a context with a new secret: one directory for each end.
+    /// Create a context with a new secret: one directory for each of its two endpoints.
     #[command(after_help = "Examples:\n  tegmen oscore new client server\n  \
         tegmen oscore new sensor-17 gateway/sensor-17 --sender-id 11 --recipient-id 00 --allow 'GET /*'\n\n\
         Copy the second directory to the other end. `--allow` sets the rights of the owner of the first directory there.")]
@@ -40,8 +40,8 @@ enum Command {
         Bring each directory to the device of this member. `--allow` sets the rights of a member at all others. To change the group, make \
         a new one.")]
     NewGroup(member::NewGroup),
-    /// Show the IDs of a context, and the sequence numbers that it used. The context belongs to one of two ends, or
-    /// to a member of a group. Secrets are not shown.
+    /// Show the IDs of a context, and the sequence numbers that it used. The context belongs to one of two endpoints,
+    /// or to a member of a group. Secrets are not shown.
     Show {
         /// Directory of the context.
         dir: PathBuf,
@@ -58,7 +58,7 @@ enum Command {
         /// Directory to create.
         dir: PathBuf,
     },
-    /// Export the context of the other end for aiocoap (a directory) or libcoap (a file).
+    /// Export the context of the other endpoint for aiocoap (a directory) or libcoap (a file).
     #[command(after_help = "Examples:\n  tegmen oscore export --to libcoap client server.conf\n  \
         tegmen oscore export --to libcoap --recover client server.conf   # then: coap-server -E server.conf,server.conf.seq\n  \
         tegmen oscore export --to wireshark client ~/.config/wireshark/oscore_contexts")]
@@ -81,8 +81,8 @@ enum Command {
         The server joins the address of the context with `tegmen serve --oscore DIR --oscore-discovery eth0`.")]
     Find(Find),
     /// Skip all sequence numbers that a context may have used, after the context was restored, copied or damaged. The
-    /// context belongs to one of two ends, or to a member of a group. After this command, the other end (or each other
-    /// member of the group) has to prove that its next request is fresh, which costs one round trip.
+    /// context belongs to one of two endpoints, or to a member of a group. After this command, the other endpoint (or
+    /// each other member of the group) has to prove that its next request is fresh, which costs one round trip.
     Recover {
         /// Directory of the context, or a database of `serve --state`. In a database, the command also deletes the
         /// DTLS sessions.
@@ -92,14 +92,14 @@ enum Command {
 
 #[derive(Args)]
 struct New {
-    /// Directory for this end.
+    /// Directory for this endpoint.
     dir: PathBuf,
-    /// Directory for the other end.
+    /// Directory for the other endpoint.
     other: PathBuf,
-    /// ID of this end, 0 to 7 bytes in hexadecimal; one random byte by default.
+    /// ID of this endpoint, 0 to 7 bytes in hexadecimal; one random byte by default.
     #[arg(long, value_name = "HEX", value_parser = bytes)]
     sender_id: Option<Bytes>,
-    /// ID of the other end; empty (the shortest) by default.
+    /// ID of the other endpoint; empty (the shortest) by default.
     #[arg(long, value_name = "HEX", value_parser = bytes)]
     recipient_id: Option<Bytes>,
     /// ID Context, up to 16 bytes in hexadecimal, for contexts that the IDs alone do not distinguish.
@@ -111,12 +111,12 @@ struct New {
     /// Time after which the context must not be used, such as 2027-12-31T00:00:00Z.
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
-    /// Derive new keys at both ends (RFC 8613, appendix B.2) when one end has lost its numbers or was restored from a
-    /// backup. Without this option, the context is refused in this case.
+    /// Derive new keys at both endpoints (RFC 8613, appendix B.2) when one endpoint has lost its numbers or was
+    /// restored from a backup. Without this option, the context is refused in this case.
     #[arg(long)]
     rederivation: bool,
-    /// Right of the owner of the first directory at the other end, as "METHOD /path"; may be repeated. Default: all
-    /// rights.
+    /// Right of the owner of the first directory at the other endpoint, as "METHOD /path"; may be repeated. Default:
+    /// all rights.
     #[arg(long)]
     allow: Vec<String>,
 }

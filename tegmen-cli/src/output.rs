@@ -84,7 +84,7 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::io)
 }
 
-/// Does the same as [`printable`], but keeps line breaks and tabs.
+/// Does the same as the function [`printable`], but keeps line breaks and tabs.
 pub(crate) fn printable_lines(text: &str) -> String {
     let parts: Vec<String> = text
         .split_inclusive(['\n', '\t'])

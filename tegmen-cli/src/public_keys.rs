@@ -15,7 +15,7 @@ use tegmen_host::x509::{
     self, AllowedKey, Digest, Files, LoadError, PeerVerifier, Purpose, RawKeys, Refusal, Settings, Verified, Verifier,
 };
 
-/// The certificate and private key that prove the identity of this end.
+/// The certificate and private key that prove the identity of this client or server.
 #[derive(Args)]
 pub(crate) struct Own {
     /// Own certificate in PEM, followed by the certificates that issued it, up to a certificate that the peer trusts.

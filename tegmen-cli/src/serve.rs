@@ -157,8 +157,9 @@ impl Sections {
         Ok(config)
     }
 
-    /// Returns the path of the file that keeps certificates of clients over a restart. Its name is the path of the
-    /// ticket keys, or of the state if there are no ticket keys, with the extension `.clients`.
+    /// Returns the path of the file that keeps certificates of clients over a restart. The path is the path of the file
+    /// with the ticket keys, followed by the extension `.clients`. Without ticket keys it is the path of the state,
+    /// followed by this extension.
     fn clients_file(&self) -> Option<PathBuf> {
         let sessions = &self.sessions;
         let mut file = sessions.ticket_keys.as_ref().or(sessions.state.as_ref())?.clone().into_os_string();

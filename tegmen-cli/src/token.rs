@@ -35,8 +35,8 @@ enum Command {
         tegmen token request coaps://access.example -u display -k 00ff --update oven.token --allow 'PUT /light' --output more.token\n  \
         tegmen token request coaps://access.example -u display -k 00ff --audience lock --own-key display.edhoc --allow 'GET /state' --output lock.token")]
     Request(Box<Request>),
-    /// Post a token at its resource server, and write the OSCORE context that both ends derive. If the token updates
-    /// rights, change the rights of an existing context instead.
+    /// Post a token at its resource server, and write the OSCORE context that client and server derive. If the token
+    /// updates rights, change the rights of an existing context instead.
     #[command(after_help = "Examples:\n  \
         tegmen token post oven.token coap://oven.example --context oven && tegmen get --oscore oven coap://oven.example/temp\n  \
         tegmen token post more.token coap://oven.example --context oven     # a token that updates the rights of this context\n  \

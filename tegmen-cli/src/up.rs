@@ -92,8 +92,8 @@ impl Up {
         Ok(self.summarize(out, &tally))
     }
 
-    /// Walks through the tour, and then sends requests of the client. The parties of the tour continue to run, because
-    /// the commands that the tour prints need them.
+    /// Walks through the tour, and then sends the requests of a client. The parties of the tour continue to run,
+    /// because the commands that the tour prints need them.
     async fn show(
         &self,
         out: Output,

@@ -8,14 +8,14 @@ use tegmen::time::Instant;
 /// Seconds by which the time of authentication in a session may be later than the time that the device knows.
 const TOLERANCE: u32 = 60;
 
-/// The value of a free place in the list. No connection has this number.
+/// The value of an unused element in the list of refused connections. No connection has this number.
 const FREE: u32 = u32::MAX;
 
-/// The data with which a device decides about sessions. Its list of refused connections has at most `REFUSED` places.
+/// The data with which a device decides about sessions. Its list of refused connections has at most `REFUSED` entries.
 #[derive(Debug)]
 pub(crate) struct Admission<const REFUSED: usize> {
-    /// The numbers of the refused connections. Once the list is [loaded](Self::load), all places after the first `len`
-    /// contain [`FREE`].
+    /// The numbers of the refused connections. Once the list is [loaded](Self::load), all elements after the first
+    /// `len` elements contain [`FREE`].
     refused: [u32; REFUSED],
     len: usize,
     /// Number of entries at the beginning of the list that are also in the [`Memory`](crate::Memory) of the device. The
@@ -45,7 +45,8 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         self.time = Some((seconds, now));
     }
 
-    /// Returns the time of the server at `now`.
+    /// Returns the time of the server at `now`, in seconds since 1970. Returns `None` until the server has sent its
+    /// time.
     pub(crate) fn time(&self, now: Instant) -> Option<u32> {
         let (time, learned) = self.time?;
         Some(time.saturating_add(seconds(now, learned)))
@@ -80,7 +81,7 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         true
     }
 
-    /// Calls `keep` for each connection that the memory does not hold yet.
+    /// Calls `keep` for each connection of the list that the memory of the device does not hold yet.
     pub(crate) fn keep<E>(&mut self, mut keep: impl FnMut(u32) -> Result<(), E>) -> Result<(), E> {
         while self.kept_len < self.len {
             let Some(number) = self.refused.get(self.kept_len) else { break };
@@ -94,9 +95,9 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         self.refusals
     }
 
-    /// Checks the session whose state is in `state`. Returns the session if the device admits it. Otherwise counts the
-    /// refusal, and returns its reason. If `state` contains an error in place of the state, the caller has already
-    /// refused the session for this reason. This function then counts the refusal, and returns the same reason.
+    /// Checks the session with the state `state`. Returns the session if the device admits it. Otherwise counts the
+    /// refusal, and returns its reason. If `state` is an error, the caller has already refused the session for this
+    /// reason. This function then counts the refusal, and returns the same reason.
     #[inline(never)]
     pub(crate) fn admit(
         &mut self,

@@ -55,17 +55,17 @@ pub struct Device<M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: 
     sessions: [Kept<HANDLE>; SESSIONS],
 }
 
-/// A place for a session that the server hands over.
+/// Storage for one session that the server hands over.
 #[derive(Debug)]
 struct Kept<const HANDLE: usize> {
     state: Secret<STATE_LEN>,
-    /// [`USED`] together with the flags of a [`HandedOver`]; 0 if the place is free.
+    /// [`USED`] together with the flags of a [`HandedOver`]; 0 if this storage is free.
     flags: u8,
     handle: [u8; HANDLE],
     len: usize,
 }
 
-/// Flag: the place holds a session.
+/// Flag: the storage holds a session.
 const USED: u8 = 4;
 
 impl<const HANDLE: usize> Kept<HANDLE> {
@@ -113,7 +113,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
 pub enum Rejected {
     /// The request contradicts the state of the device.
     Wrong,
-    /// The list of refused connections is full, or there is no place for the session.
+    /// The list of refused connections is full, or the device cannot store a further session.
     NoPlace,
     /// The memory failed to store the epoch or the refused connection.
     Memory,
@@ -194,7 +194,8 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         Ok(())
     }
 
-    /// Refuses a connection for the rest of the epoch. Returns the number of free places in the list.
+    /// Refuses a connection for the rest of the epoch. Returns the number of further connections for which the list of
+    /// refused connections has space.
     ///
     /// The owner of the device must then close the session of the connection, if there is one.
     ///
@@ -223,7 +224,8 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     ///
     /// # Errors
     /// [`Rejected::Wrong`] if the connection is refused, or if the state contains no valid connection.
-    /// [`Rejected::NoPlace`] if no place is free, or if the ticket or id is longer than `HANDLE` bytes.
+    /// [`Rejected::NoPlace`] if the device already stores `SESSIONS` sessions, or if the ticket or id is longer than
+    /// `HANDLE` bytes.
     pub fn keep(&mut self, session: HandedOver<'_>) -> Result<(), Rejected> {
         let (flags, bytes) = session.flags();
         let connection = Connection::of(terms(session.state).0).ok_or(Rejected::Wrong)?;
@@ -242,7 +244,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         Ok(())
     }
 
-    /// Frees the place of the session of this connection, or all places if `number` is `None`.
+    /// Removes the stored session of this connection, or all stored sessions if `number` is `None`.
     #[inline(never)]
     fn forget(&mut self, number: Option<u32>) {
         for place in &mut self.sessions {
@@ -298,7 +300,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     /// Opens the ticket that a peer sent, and returns the session in the ticket.
     ///
     /// # Errors
-    /// [`Refused`] is the reason. The device also counts it.
+    /// [`Refused`] is the reason of the refusal. The device also counts the refusal.
     pub fn open<C: Crypto>(&mut self, now: Instant, crypto: &mut C, ticket: Ticket<'_>) -> Result<Delegation, Refused> {
         let mut state = Secret::zeroed();
         let state = if !self.epoch.has_tickets() || ticket.epoch() != Some(self.epoch.number) {

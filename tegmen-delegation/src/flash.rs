@@ -12,9 +12,9 @@ use tegmen_tickets::TICKET_KEY_LEN;
 
 /// Number of bytes of the value in a record.
 const VALUE_LEN: usize = 8;
-/// The position of the ticket key in a page, after the device key.
+/// The position of the ticket key in a page, in bytes. The ticket key follows the device key.
 const OF_TICKETS: usize = PSK_LEN / VALUE_LEN * RECORD_LEN;
-/// The position of the first refused connection in a page, after the ticket key.
+/// The position of the first refused connection in a page, in bytes. The refused connections follow the ticket key.
 const FIRST: usize = OF_TICKETS + TICKET_KEY_LEN.div_ceil(VALUE_LEN) * RECORD_LEN;
 
 /// The memory of a device in two pages of flash memory. The pages hold no other data.
@@ -22,7 +22,7 @@ const FIRST: usize = OF_TICKETS + TICKET_KEY_LEN.div_ceil(VALUE_LEN) * RECORD_LE
 pub struct FlashMemory<F> {
     flash: F,
     page: Page,
-    /// The position of the next record in the page.
+    /// The position in `page` at which the next record is written, in bytes.
     at: usize,
 }
 
@@ -36,7 +36,7 @@ pub enum NotKept<E> {
 }
 
 impl<F: Flash> FlashMemory<F> {
-    /// Creates the memory in these pages.
+    /// Creates the memory in the two pages of `flash`.
     pub const fn new(flash: F) -> Self {
         Self { flash, page: Page::A, at: 0 }
     }
@@ -76,7 +76,7 @@ impl<F: Flash> FlashMemory<F> {
         self.write_part(epoch.tickets.0.expose())
     }
 
-    /// Appends a part of the epoch as records.
+    /// Appends `part`, a part of the epoch, as records to the present page.
     #[inline(never)]
     fn write_part(&mut self, part: &[u8]) -> Result<(), F::Error> {
         part.chunks(VALUE_LEN).try_for_each(|chunk| {
@@ -86,7 +86,7 @@ impl<F: Flash> FlashMemory<F> {
         })
     }
 
-    /// Writes the next record.
+    /// Appends a record that contains `value` to the present page.
     #[inline(never)]
     fn append(&mut self, value: u64) -> Result<(), F::Error> {
         let at = self.at;
@@ -95,7 +95,8 @@ impl<F: Flash> FlashMemory<F> {
         self.flash.program(self.page, at, &of_number(value))
     }
 
-    /// Reads the epoch of a page, and returns its number. Returns `None` if the page does not hold a whole epoch.
+    /// Reads the epoch in a page, and writes it to `epoch`. Returns the number of the epoch. Returns `None` if the page
+    /// does not hold a whole epoch.
     #[inline(never)]
     fn read(&self, page: Page, epoch: &mut Epoch) -> Option<u16> {
         self.read_part(page, 0, epoch.key.0.expose_mut())?;
@@ -103,7 +104,8 @@ impl<F: Flash> FlashMemory<F> {
         Some(epoch.number_of_tickets())
     }
 
-    /// Reads a part of the epoch from the position `at`.
+    /// Reads a part of the epoch into `part`. The part begins at the position `at` of the page. Returns `None` if a
+    /// record is not whole.
     #[inline(never)]
     fn read_part(&self, page: Page, mut at: usize, part: &mut [u8]) -> Option<()> {
         let mut bytes = [0; RECORD_LEN];
@@ -117,7 +119,7 @@ impl<F: Flash> FlashMemory<F> {
         Some(())
     }
 
-    /// Reads a record. Returns false if the record is not whole.
+    /// Reads a record of a page into `bytes`. Returns false if the record is not whole.
     #[inline(never)]
     fn read_record(&self, page: Page, at: usize, bytes: &mut [u8; RECORD_LEN]) -> bool {
         self.flash.read(page, at, bytes);

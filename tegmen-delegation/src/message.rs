@@ -223,7 +223,7 @@ impl<'r> HandedOver<'r> {
     }
 }
 
-/// Writes each number to the place with the same index, in network byte order.
+/// Writes each number of `numbers` to the element of `places` with the same index, in network byte order.
 #[inline(never)]
 fn put(places: &mut [[u8; 2]], numbers: &[u16]) {
     for (place, number) in places.iter_mut().zip(numbers) {

@@ -15,7 +15,7 @@ pub const LONGEST_TICKET: usize = OVERHEAD + STATE_LEN;
 /// A delegated connection: its number, and the index of its scope.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Connection {
-    /// The number of the connection, below 2^24 - 1. The server gives a number only once in an epoch.
+    /// The number of the connection, below 2^24 - 1. In one epoch, the server gives each number to only one connection.
     pub number: u32,
     /// The index of the scope that the server authorized. The device defines the meaning of each scope.
     pub scope: u8,
@@ -68,7 +68,7 @@ impl Delegation {
     /// ```
     ///
     /// # Errors
-    /// [`Full`] for a session without `since`.
+    /// [`Full`] if the session has no time `since`.
     pub fn state(&self) -> Result<Secret<STATE_LEN>, Full> {
         let mut state = Secret::zeroed();
         let mut writer = Writer::new(state.expose_mut());
@@ -87,7 +87,8 @@ impl Delegation {
     }
 }
 
-/// Returns three parts of a [state](Delegation::state): the principal, `since` and the expiry time.
+/// Returns three parts of a [state](Delegation::state): the principal, the time of authentication `since`, and the
+/// expiry time. Both times are in seconds since 1970.
 pub(crate) const fn terms(state: &[u8; STATE_LEN]) -> (Principal, u32, u32) {
     let &[.., a, b, c, d, e, f, g, h, i, j, k, l] = state;
     let principal = Principal(u32::from_be_bytes([a, b, c, d]));
@@ -126,7 +127,7 @@ impl Ticket<'_> {
 /// Seals a ticket.
 ///
 /// # Errors
-/// [`Full`] for the reasons of [`TicketKeys::seal`], and for a session without `since`.
+/// [`Full`] for the reasons of [`TicketKeys::seal`], or if the session has no time `since`.
 pub(crate) fn seal<C: Crypto>(
     keys: &mut TicketKeys,
     crypto: &mut C,

@@ -32,8 +32,8 @@ impl<'p> Fragments<'p> {
         Ok(Self { packet, headers: Compressed::of(packet, hop, contexts)?, tag, sent: None })
     }
 
-    /// Prepares a payload of another network layer than IPv6 for the link. The payload must begin with the dispatch of
-    /// that network layer, in a page of RFC 8025.
+    /// Prepares a payload for the link. The payload belongs to another network layer than IPv6. It must begin with the
+    /// dispatch of that network layer, in a page of RFC 8025.
     ///
     /// # Errors
     /// [`Truncated`] if the payload does not begin with such a dispatch, or is too long for fragments.
@@ -56,7 +56,8 @@ impl<'p> Fragments<'p> {
         frames
     }
 
-    /// Writes the payload of the next frame, of at most `room` bytes. Returns `None` after the whole packet was sent.
+    /// Writes the payload of the next frame to `out`. The payload has at most `room` bytes. Returns `None` after the
+    /// whole packet was sent.
     ///
     /// # Errors
     /// [`Full`] if the compressed headers do not fit into `room` bytes, or if `out` is too short for the payload.
@@ -118,7 +119,7 @@ struct Slot<const BYTES: usize> {
     tag: u16,
     len: u16,
     checksum_elided: bool,
-    /// A set with one bit for each unit of eight bytes that has arrived.
+    /// One bit for each unit of eight bytes in the packet. The bit is 1 if the unit has arrived.
     have: [u32; UNITS / 32],
     bytes: [u8; BYTES],
 }
@@ -434,7 +435,7 @@ const fn age(now: Instant, since: Instant) -> u64 {
     now.as_micros().saturating_sub(since.as_micros())
 }
 
-/// Copies `from` to the front of `to`. Copies nothing if it does not fit.
+/// Copies `from` to the front of `to`. Copies nothing if `from` is longer than `to`.
 #[inline(never)]
 fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
     to.get_mut(..from.len()).ok_or(Full)?.copy_from_slice(from);

@@ -93,8 +93,9 @@ pub fn headers(path: &Path, hop_limit: u8, payload: &[u8]) -> Result<[u8; HEADRO
     Ok(headers)
 }
 
-/// Writes the UDP checksum into `packet`, from which the compression of headers has left it out (RFC 6282, section
-/// 4.3.2). `packet` begins with its IPv6 header. A packet that is not UDP does not change.
+/// Computes the UDP checksum of `packet`, and writes it into the packet. The sender left out the checksum when it
+/// compressed the headers (RFC 6282, section 4.3.2). `packet` begins with its IPv6 header. A packet that is not UDP
+/// does not change.
 pub(crate) fn restore_checksum(packet: &mut [u8]) {
     let mut header = Reader::new(packet);
     let fields = (header.take(6).ok(), header.u8().ok(), header.u8().ok(), header.array().ok(), header.array().ok());
@@ -125,7 +126,8 @@ pub enum ParseError {
     BadChecksum,
 }
 
-/// The ones' complement sum of RFC 1071. All parts before the last part must consist of whole 16-bit words.
+/// The ones' complement sum of RFC 1071. The bytes can be added in several steps. Each step except the last must add an
+/// even number of bytes.
 #[derive(Clone, Copy)]
 struct Sum(u32);
 

@@ -261,9 +261,9 @@ impl Choice {
     }
 }
 
-/// Computes the interface identifier of an address, which is the last 8 bytes of the result. The first 8 bytes are
-/// zero. The frame contains the last `len` bytes of the address, which are also the last bytes of `inline`. If `len`
-/// is 0, the interface identifier is computed from the link address (section 3.2.2).
+/// Restores the interface identifier of an IPv6 address. Returns 16 bytes: the first 8 bytes are zero, and the last 8
+/// bytes are the interface identifier. The frame contains the last `len` bytes of the address, which are also the last
+/// bytes of `inline`. If `len` is 0, the interface identifier is computed from the link address (section 3.2.2).
 fn assemble(len: usize, inline: &[u8; 16], link: &LinkAddress) -> Option<[u8; 16]> {
     let id = match (len, inline) {
         (0, _) => link.interface_id()?,

@@ -9,10 +9,11 @@ use tegmen_base::address::Address;
 use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 use tegmen_base::secret::Secret;
 
-/// Returns the bytes that represent `frame` on the line, with delimiters on both sides.
+/// Returns the bytes that represent `frame` on the serial line, with a delimiter before and after the frame.
 ///
-/// The delimiter in front separates the frame from noise on the line. Without noise, a receiver sees an empty frame
-/// there, and ignores it. The frame may consist of several parts: `headers.iter().chain(payload)`.
+/// The first delimiter separates the frame from noise on the serial line. Without noise, a receiver sees an empty frame
+/// before this delimiter, and ignores the empty frame. The frame may consist of several parts:
+/// `headers.iter().chain(payload)`.
 pub fn encode<'f>(frame: impl IntoIterator<Item = &'f u8>) -> impl Iterator<Item = u8> {
     let escaped = frame.into_iter().flat_map(|&byte| {
         let (first, second) = match byte {
@@ -25,7 +26,7 @@ pub fn encode<'f>(frame: impl IntoIterator<Item = &'f u8>) -> impl Iterator<Item
     iter::once(END).chain(escaped).chain(iter::once(END))
 }
 
-/// Writes the bytes that represent `frame` on the line.
+/// Writes the bytes that represent `frame` on the serial line to `out`.
 ///
 /// # Errors
 /// [`Full`] if they do not fit. [`max_encoded_len`] gives a length that is always sufficient.
@@ -33,7 +34,7 @@ pub fn write(frame: &[u8], out: &mut Writer<'_>) -> Result<(), Full> {
     encode(frame).try_for_each(|byte| out.u8(byte))
 }
 
-/// A decoder that finds the frames in the bytes that arrive on the line.
+/// A decoder that finds the frames in the bytes that arrive on a serial line.
 #[derive(Debug)]
 pub struct Decoder<'b> {
     storage: &'b mut [u8],
@@ -53,11 +54,11 @@ pub struct Dropped {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// In a frame, or before the first frame.
+    /// The decoder is in a frame, or before the first frame.
     Plain,
-    /// After an escape byte.
+    /// The last byte was an escape byte.
     Escaped,
-    /// In a frame that is dropped.
+    /// The decoder is in a frame that it drops.
     Skipping,
 }
 
@@ -67,7 +68,7 @@ impl<'b> Decoder<'b> {
         Self { storage, len: 0, state: State::Plain, dropped: Dropped { oversized: 0, malformed: 0 } }
     }
 
-    /// Reads the next byte of the line. Returns the frame if this byte ends a frame.
+    /// Reads the next byte of the serial line. Returns the frame if this byte ends a frame.
     pub fn push(&mut self, byte: u8) -> Option<&mut [u8]> {
         match (self.state, byte) {
             (State::Skipping, END) => self.state = State::Plain,
@@ -142,7 +143,7 @@ pub struct Start {
 }
 
 impl Control {
-    /// Length of the longest control frame in bytes, before it is encoded for the line.
+    /// Length of the longest control frame in bytes, before SLIP encodes the frame.
     pub const MAX_LEN: usize = 2 + 32 + 16 + 18;
 
     /// Reads a frame that is not an IPv6 packet.
@@ -166,7 +167,7 @@ impl Control {
         if reader.rest().is_empty() { Ok(control) } else { Err(NotControl) }
     }
 
-    /// Writes the frame, which is not yet encoded for the line.
+    /// Writes the bytes of the frame to `out`, before SLIP encodes them.
     ///
     /// # Errors
     /// [`Full`] if it does not fit. [`Self::MAX_LEN`] bytes are always sufficient.
@@ -199,8 +200,8 @@ impl From<Truncated> for NotControl {
     }
 }
 
-/// Returns the maximum number of bytes on the line for a frame of `len` bytes: two bytes for each byte of the frame, if
-/// all bytes are escaped, and two delimiters.
+/// Returns the maximum number of bytes that SLIP sends for a frame of `len` bytes: two bytes for each byte of the
+/// frame, if all bytes are escaped, and two delimiters.
 pub const fn max_encoded_len(len: usize) -> usize {
     len.saturating_mul(2).saturating_add(2)
 }

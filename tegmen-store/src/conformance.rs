@@ -24,8 +24,9 @@ pub trait Driver {
     /// The type of the store.
     type Store: Store;
 
-    /// Opens the store with a sealing key. At the first call the store has no rows. At a later call it has the rows
-    /// that the previous store wrote. The test case drops the previous store before, or passes it to [`Self::crash`].
+    /// Opens the store with a sealing key. At the first call the store has no rows. At a later call the store has the
+    /// rows that an earlier store wrote. Before each later call, the test case drops the earlier store, or passes it to
+    /// [`Self::crash`].
     fn open(&self) -> Self::Store;
 
     /// Ends a store as `kill -9` would end its process.
@@ -35,7 +36,7 @@ pub trait Driver {
     fn pass(&self, time: Duration);
 }
 
-/// One test case. It panics if the driver does not pass.
+/// One test case. The test case panics if the driver does not pass it.
 pub struct Case<D> {
     /// The name of the test case. It is a statement about the store, with `_` between the words.
     pub name: &'static str,
@@ -80,7 +81,7 @@ fn put(key: &str, text: &str) -> Transaction {
     Transaction::default().put(key, plain(text))
 }
 
-/// Returns the text in a row, at the revision `at`; at the newest revision if `at` is `None`.
+/// Returns the text in the row of `key`, at the revision `at`; at the newest revision if `at` is `None`.
 fn text(store: &impl Store, key: &str, at: Option<Revision>) -> Option<String> {
     let entry = store.read(key.as_bytes(), at).wait().expect("a read").entry?;
     entry.value.plain().map(|bytes| String::from_utf8_lossy(bytes).into_owned())

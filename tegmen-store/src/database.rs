@@ -50,7 +50,7 @@ use std::time::{Duration, Instant};
 use tegmen_base::crypto::KEY_LEN;
 use writer::Writer;
 
-/// An open database. All clones use the same database. It is closed when the last clone is dropped.
+/// An open database. All clones use the same database. The database is closed when the last clone is dropped.
 #[derive(Clone)]
 pub struct Database(Arc<Shared>);
 
@@ -83,7 +83,7 @@ pub struct Options {
     pub sealing: Option<Arc<dyn Keeper>>,
     /// Clock for leases: the time since any fixed instant. It never goes back.
     pub monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
-    /// Clock for the pace of numbers: milliseconds since 1970.
+    /// Clock that limits how fast numbers may increase: milliseconds since 1970.
     pub wall: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// The file system that holds the database.
     pub files: Arc<dyn Files>,
@@ -164,8 +164,8 @@ impl Database {
         Ok(Self(Arc::new(Shared { file, guard, was_recovered, orders, writer: Mutex::new(Some(thread)) })))
     }
 
-    /// Opens a restored database and closes it again. Opening creates a `.place` file, and stores its identity in the
-    /// database. From then on, a copy of the database is refused.
+    /// Opens a restored database and closes it again. Opening creates a `.place` file, and stores the identity of this
+    /// file in the database. From then on, a copy of the database is refused.
     pub(crate) fn take_place(file: &Path, options: Options, guard: Guard) -> Result<(), StateError> {
         let _locked = guard;
         Writer::open(file, false, options).map(drop)
@@ -265,8 +265,8 @@ impl Drop for Shared {
     }
 }
 
-/// Returns the current time in milliseconds since 1970, if the clock is set. A recovery and a restore need this time:
-/// together with the pace it limits the numbers that may have been used.
+/// Returns the current time in milliseconds since 1970, if the clock is set. A recovery and a restore need this time: a
+/// number increases by at most its pace in a day, so they compute from the time which numbers are certainly unused.
 ///
 /// # Errors
 /// [`StateError::Untrusted`] if the clock is not set.

@@ -7,7 +7,8 @@
 //!
 //! The driver uses the JSON gateway of etcd over HTTP, which needs no generated code. A separate thread holds the
 //! connections, so a caller needs no asynchronous runtime. The revisions and leases of the store are the revisions and
-//! leases of etcd. After an operator restores a snapshot of etcd, etcd uses later revisions a second time.
+//! leases of etcd. If an operator restores a snapshot of etcd, etcd uses the revisions after the snapshot a second
+//! time.
 //!
 //! If a majority of the members does not answer, a call fails with [`StoreError::Unavailable`] within about five
 //! seconds. Only [`Store::changes`] waits until the cluster answers again, and then continues after the last change

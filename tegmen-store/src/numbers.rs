@@ -10,7 +10,8 @@ use std::path::Path;
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::private;
 
-/// The count of numbers in one lease. A power cut skips at most this count of unused numbers.
+/// The count of numbers in one lease. A lease is a range of numbers that a process may use. A power cut skips at most
+/// this count of unused numbers.
 pub const LEASE: u64 = 1024;
 
 /// The record of the numbers of one context or session, which a file or a row of a database stores.
@@ -31,8 +32,8 @@ pub struct Numbers {
     /// copy, [`Self::read`] also returns `None` here, because the original may have been used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<String>,
-    /// For a session: its encrypted state, in hexadecimal. For a member of a group: the windows of the other members,
-    /// stored when the group is closed in an orderly way.
+    /// For a session: its encrypted state, in hexadecimal. For a member of a group: the replay windows of the other
+    /// members, stored when the group is closed in an orderly way.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sealed: String,
     /// For a session: the identity of its peer. For a context: the ID Context with which its keys were derived again,

@@ -84,12 +84,12 @@ const CUTS: u64 = 10_000;
 /// Number of power cuts within which the absence of a needed synchronization must cause a fault.
 const MOST_WITHOUT_SYNC: u64 = 10_000;
 
-/// Number of power cuts in the test without a redundant synchronization.
+/// Number of power cuts in a test that leaves out one redundant synchronization.
 const CUTS_WITHOUT_REDUNDANT: u64 = 500;
 
-/// The synchronizations that are needed. If one of these synchronizations is absent, a power cut loses an acknowledged
-/// change, or an older copy of the database is accepted. The test proves this with power cuts at the time in the second
-/// value.
+/// The synchronizations that are needed. Each element also has the time of the power cuts in the test that leaves out
+/// this synchronization. In that test, a power cut loses an acknowledged change, or an older copy of the database is
+/// accepted.
 const NEEDED: [(Site, When); 10] = [
     (Site::Commit, When::Ever),
     (Site::LogHeader, When::Ever),

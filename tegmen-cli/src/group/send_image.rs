@@ -34,7 +34,7 @@ pub(crate) struct SendImage {
     /// Milliseconds between two blocks.
     #[arg(long, value_name = "MS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=60_000))]
     interval: u64,
-    /// Send blocks again that members are missing, at most N times.
+    /// Send blocks again, at most N times, if members lack them.
     #[arg(long, value_name = "N", default_value_t = 20)]
     rounds: u32,
 }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// Time in which at most one line is written for a kind and a prefix.
+/// Time in which the log writes at most one line for a kind of event and a network prefix.
 const EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of pairs of kind and prefix that are counted separately. For all further pairs, the events of one
-/// kind share one line per second.
+/// kind share one line of the log per second.
 const TOLD_APART: usize = 1024;
 
 /// A network prefix: /24 of IPv4, or /56 of IPv6. The value `Other` replaces the prefix if there are too many pairs of
@@ -40,19 +40,19 @@ impl fmt::Display for Prefix {
 }
 
 struct Repeat {
-    /// The time at which the last line was written.
+    /// The time at which the log wrote the last line for this kind and prefix.
     written: Instant,
-    /// The number of events that were left out after the last line.
+    /// The number of events of this kind and prefix that the log left out after that line.
     more: u64,
 }
 
-/// Counts of events for each kind and prefix. The number of pairs is limited.
+/// The left-out events for each pair of an event kind and a network prefix. The number of pairs is limited.
 #[derive(Default)]
 pub(super) struct Repeats(HashMap<(&'static str, Prefix), Repeat>);
 
 impl Repeats {
-    /// Counts an event. Returns `None` if the log must leave out the event. Otherwise returns how many events of its
-    /// kind and prefix were left out since the last line.
+    /// Counts an event. Returns `None` if the log must leave out the event. If the log must write the event, returns
+    /// how many events of its kind and prefix were left out since the log wrote the previous line for them.
     pub(super) fn take(&mut self, kind: &'static str, prefix: Prefix, now: Instant) -> Option<u64> {
         let known = self.0.len() < TOLD_APART || self.0.contains_key(&(kind, prefix));
         let key = (kind, if known { prefix } else { Prefix::Other });
@@ -72,9 +72,9 @@ impl Repeats {
         }
     }
 
-    /// Returns the counts of events that were left out, each with its kind and prefix, and sets the counts to 0. Leaves
-    /// out the kinds and prefixes whose last line was written within the last second. At the end of the program, `now`
-    /// is `None`: then all counts are returned. Removes the entries of events that were not repeated.
+    /// Returns the counts of events that were left out, each with its kind and prefix, and sets these counts to 0.
+    /// Omits each kind and prefix for which the log wrote a line within the last second. At the end of the program,
+    /// `now` is `None`: then all counts are returned. Removes the entries of events that were not repeated.
     pub(super) fn due(&mut self, now: Option<Instant>) -> Vec<(&'static str, Prefix, u64)> {
         let mut due = Vec::new();
         self.0.retain(|(kind, prefix), repeat| {

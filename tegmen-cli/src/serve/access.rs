@@ -154,7 +154,8 @@ impl Access {
         })
     }
 
-    /// Opens the role, and logs it. Returns `None` if the server is no access control server.
+    /// Opens the files of the access control server, and logs that this server is open. Returns `None` if the server is
+    /// no access control server.
     pub(super) fn open(&self, log: &Log) -> Result<Option<Role>, Failure> {
         let Some(files) = self.files() else { return Ok(None) };
         let role = Role::open(&files, log)?;

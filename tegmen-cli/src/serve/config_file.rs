@@ -1,5 +1,5 @@
-//! The configuration file: TOML, whose keys are options of `tegmen serve`. Each key is converted to the option of its
-//! name, so key and option have one definition.
+//! The configuration file: TOML, whose keys are options of `tegmen serve`. Each key is converted to the option with the
+//! same name, so key and option have one definition.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;

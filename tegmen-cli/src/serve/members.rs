@@ -9,7 +9,7 @@ use tegmen_host::controller::{Controller, Pace};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::Membership;
 
-/// The open memberships, and the pre-shared key with which the members ask their controllers.
+/// The open memberships, and the pre-shared key with which the members request keys from their controllers.
 pub(super) struct Members {
     pub(super) memberships: Vec<Membership>,
     key: Option<ClientKey>,

@@ -85,8 +85,8 @@ fn delegation_totals(server: &Delegations<Rows>) -> DelegationTotals {
     }
 }
 
-/// Returns an HTTP response. If `yes` is true, the status is 200 and the body is the first word. If `yes` is false, the
-/// status is 503 and the body is the second word.
+/// Returns an HTTP response. If `yes` is true, the status is 200 and the body is the first of `words`. If `yes` is
+/// false, the status is 503 and the body is the second of `words`.
 fn answer(yes: bool, words: [&'static str; 2]) -> impl axum::response::IntoResponse {
     let (status, word) = if yes { (StatusCode::OK, words[0]) } else { (StatusCode::SERVICE_UNAVAILABLE, words[1]) };
     (status, [(header::CONNECTION, "close")], format!("{word}\n"))

@@ -49,8 +49,8 @@ impl ResourceServer {
         mistakes
     }
 
-    /// Opens the resource server, and logs it. Returns `None` if the server is not a resource server. `contexts` are
-    /// the OSCORE contexts of the server.
+    /// Opens the resource server, and logs that the resource server is open. Returns `None` if the server is not a
+    /// resource server. `contexts` are the OSCORE contexts of the server.
     pub(super) fn open(
         &self,
         credentials: &Credentials,

@@ -9,7 +9,7 @@ use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The settings of a server, and the place at which each was set.
+/// The settings of a server, and the lines of the configuration file that set them.
 pub(super) struct Settings {
     pub(super) sections: Sections,
     matches: ArgMatches,
@@ -50,7 +50,8 @@ impl Settings {
         Ok(Self { sections: serve.sections, matches, places })
     }
 
-    /// Returns the texts of mistakes. Each text contains the place of the wrong setting.
+    /// Returns the texts of mistakes. If the configuration file contains the wrong setting, the text has the line of
+    /// this setting in the file.
     pub(super) fn describe(&self, mistakes: &[Mistake]) -> Vec<String> {
         mistakes.iter().map(|mistake| self.places.describe(mistake)).collect()
     }

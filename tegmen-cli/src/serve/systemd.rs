@@ -37,8 +37,9 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Takes the inherited listener for the HTTP pages at `address` out of the sockets; `None` if there is none. Fails
-    /// if the process inherited another TCP listener.
+    /// Removes the inherited TCP listener that is bound to `address` from the sockets, and returns the listener. The
+    /// HTTP pages are served there. Returns `None` if there is no such listener. Fails if the process inherited another
+    /// TCP listener.
     pub(super) fn take_listener(
         &mut self,
         address: Option<std::net::SocketAddr>,
@@ -120,8 +121,8 @@ fn monotonic_micros() -> i64 {
     0
 }
 
-/// Returns half of the time after which the service manager considers a silent server stuck. Returns `None` if it does
-/// not watch this process (WATCHDOG_USEC, WATCHDOG_PID).
+/// Returns half of the time after which the service manager considers a silent server stuck. Returns `None` if the
+/// service manager does not watch this process (WATCHDOG_USEC, WATCHDOG_PID).
 pub(super) fn watchdog() -> Option<Duration> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let of_other = std::env::var("WATCHDOG_PID").is_ok_and(|pid| pid.parse() != Ok(std::process::id()));

@@ -12,8 +12,8 @@ use tegmen_host::udp::{Inbound, Socket};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The length of the header of a record in bytes (RFC 6347, section 4.1).
 const HEADER: usize = 13;
-/// The length of a record number in bytes. The number is in the header after type and version. The record contains it
-/// again after the header.
+/// The length of a record number in bytes. The header of a record contains the record number after type and version.
+/// The record contains the same number again after the header.
 const NUMBER: usize = 8;
 
 /// An outsider without keys: it receives all datagrams that are sent to the group, and sends datagrams to the group.

@@ -89,7 +89,7 @@ impl Controller {
     }
 }
 
-/// Makes a host, and lets the device `name` join the group from it. Returns the directory of the device. Its
+/// Makes a host, and lets the device `name` join the group from this host. Returns the directory of the device. Its
 /// subdirectory `state` contains the membership.
 fn join(network: &mut Network, dir: &Path, (name, number): (&str, u8), options: &[&str]) -> PathBuf {
     network.host(name, number, &[Switch::Field]);

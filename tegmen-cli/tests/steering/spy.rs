@@ -48,7 +48,7 @@ pub(crate) fn memory_of(process: u32) -> Vec<u8> {
 /// The kind of a secret with which the attacker can decrypt records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Held {
-    /// The write key and the salt of one end.
+    /// The write key and the salt of one endpoint.
     WriteKey,
     MasterSecret,
     /// A ticket key. It decrypts tickets, which contain the master secret.

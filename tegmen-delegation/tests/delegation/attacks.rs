@@ -29,7 +29,7 @@ fn a_ticket_opens_only_at_its_device() {
 
 type DelegatedEnd = End<Sessions<'static, Flashed, 4, 2, 64>>;
 
-/// The memory of a mutant. It acknowledges each value, but stores nothing.
+/// The memory of a mutant. It reports success for each value that the mutant stores, but stores nothing.
 struct Forgetful;
 
 impl Memory for Forgetful {
@@ -268,8 +268,8 @@ fn sealed_under_drawn(epoch: &Epoch, crypto: &mut Recorder, delegation: &Delegat
     [name, &drawn, &state, &tag].concat()
 }
 
-/// Computes the master secret of another peer, for an attacker with its own ticket and session. This works if both
-/// tickets were sealed under the same nonce.
+/// Computes the master secret in the ticket `other` of another peer. The attacker uses its own ticket `own`, and the
+/// session in its own ticket. This works if both tickets were sealed under the same nonce.
 fn master_of(other: &[u8], own: &[u8], session: &Delegation) -> Vec<u8> {
     let state = session.state().unwrap();
     let xored = other[11..].iter().zip(&own[11..]).zip(state.expose()).map(|((other, own), state)| other ^ own ^ state);

@@ -9,7 +9,7 @@ use tegmen::dtls::Handle;
 use tegmen::secret::Secret;
 use tegmen_delegation::{Epoch, FlashMemory, Go, HandedOver, Memory as _, Request, Resource, STATE_LEN, Status};
 
-/// Returns the memory in these pages, and the epoch that it contains.
+/// Returns the memory in the pages of `flash`, and the epoch that the memory contains.
 fn loaded(flash: Model) -> (FlashMemory<Model>, Epoch) {
     let (mut memory, mut epoch) = (FlashMemory::new(flash), Epoch::first(key(0)));
     assert_eq!(memory.load(&mut epoch, &mut []), Ok(0));

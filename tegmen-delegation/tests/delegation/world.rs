@@ -42,8 +42,8 @@ pub fn boot(flash: Model) -> OneDevice {
     Device::load(FlashMemory::new(flash)).unwrap()
 }
 
-/// Returns epoch 1 of a device, the first epoch with tickets. Both the device and the server derive it from this keying
-/// material.
+/// Returns epoch 1 of a device, the first epoch with tickets. Both the device and the server derive it from the keying
+/// material `exported`.
 pub fn first_epoch(of: u8, exported: [u8; 32]) -> Epoch {
     Epoch::first(key(of)).next::<Recorder>(&Secret::new(exported)).unwrap()
 }

@@ -30,7 +30,7 @@ pub(super) const BY_LEASE: &str = "CREATE INDEX by_lease ON versions (lease, rev
 const MOST: usize = 10_000;
 /// Number of bytes of values after which a page of a scan ends.
 const PAGE_BYTES: usize = 4 << 20;
-/// The number of rows from which a second thread helps to decrypt a page.
+/// A page of a scan with this number of rows or more is decrypted by two threads.
 const LONG_PAGE: usize = 512;
 
 const DELETED: i64 = 0;
@@ -55,8 +55,8 @@ impl Version {
         Self { key: key.to_owned(), revision, kind: DELETED, value: Vec::new(), created: revision, lease: None }
     }
 
-    /// Returns the version of a row with this value. `since` is the time at which a number was made, in milliseconds
-    /// since 1970.
+    /// Returns the version of a row with this value. If the value is a number, `since` is the time at which the number
+    /// was made, in milliseconds since 1970.
     ///
     /// # Errors
     /// [`StoreError::Sealed`] for a secret, if the store has no sealing key.
@@ -164,7 +164,8 @@ fn version(connection: &Connection, key: &[u8], at: u64) -> rusqlite::Result<Opt
     select.query_row(params![key, at as i64], Version::read).optional()
 }
 
-/// Changes a copy of a database for its restore at `now`, in milliseconds since 1970: see [`crate::backup`].
+/// Prepares a copy of a database for the restore of a backup: see [`crate::backup`]. `now` is the time of the restore,
+/// in milliseconds since 1970.
 pub(crate) fn retake(connection: &Connection, now: u64) -> rusqlite::Result<()> {
     let transaction = connection.unchecked_transaction()?;
     // History, and rows that are gone.
@@ -298,8 +299,8 @@ pub(super) fn changes(
     wanted(rows.map(|version| version.map_err(unavailable)), newest, sealer, watcher)
 }
 
-/// Selects the changes that a call requests, from `versions` in the order of their revisions and keys. `newest` is the
-/// newest revision of these versions.
+/// Selects the changes that a call requests. `versions` contains versions in the order of their revisions and keys.
+/// `newest` is the newest revision of these versions.
 pub(super) fn wanted(
     versions: impl Iterator<Item = Result<Version, StoreError>>,
     newest: Revision,

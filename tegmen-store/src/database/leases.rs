@@ -8,8 +8,8 @@ use std::time::Duration;
 /// The leases that have not ended.
 #[derive(Default)]
 pub(super) struct Leases {
-    /// For each lease, its duration, and the time at which it ends, as the clock
-    /// [`Options::monotonic`](crate::Options::monotonic) measures it.
+    /// Maps each lease to its duration, and to the time at which it ends. The clock
+    /// [`Options::monotonic`](crate::Options::monotonic) measures this time.
     all: HashMap<LeaseId, (Duration, Duration)>,
     by_end: BTreeSet<(Duration, LeaseId)>,
 }

@@ -7,7 +7,7 @@ use crate::store::{Revision, StoreError};
 pub const REVISIONS: u64 = 4096;
 /// The beginning of 2026, in milliseconds since 1970. A clock before this time is not set.
 pub(super) const ORIGIN: u64 = 1_767_225_600_000;
-/// The pace of revisions: the maximum increase in a day, which is one revision in a microsecond.
+/// The pace of revisions, which is the maximum increase in a day. It allows one new revision in each microsecond.
 const PACE: u64 = clock::DAY * 1000;
 
 /// The newest revision, and the lease to which it belongs.
@@ -17,8 +17,8 @@ pub(super) struct Revisions {
     newest: u64,
     /// The last revision of the lease. The database stores this value durably.
     end: u64,
-    /// The last revision of the lease that the transaction in progress makes durable: equal to `end`, unless the
-    /// transaction begins another lease.
+    /// The value of `end` after the transaction in progress. It differs from `end` only if the transaction begins
+    /// another lease.
     pub(super) wanted_end: u64,
     /// The oldest revision that can be read.
     pub(super) compacted: u64,
@@ -74,8 +74,8 @@ impl Revisions {
     }
 }
 
-/// Returns a revision that no store has reached at `now`, in milliseconds since 1970. The pace of every store counts
-/// from [`ORIGIN`], so a recovery needs no data of the lost store.
+/// Returns a revision that no store has reached at the time `now`. The time is in milliseconds since 1970. The pace of
+/// every store counts from [`ORIGIN`], so a recovery needs no data of the lost store.
 pub(super) fn allowed(now: u64) -> u64 {
     clock::allowed(PACE, ORIGIN, now)
 }

@@ -41,9 +41,9 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Number, u64)> {
     Some((Number { next, pace }, since))
 }
 
-/// Returns the time to store as the time at which a new number was made. If the number does not begin with 0, its lower
-/// values have been used elsewhere before. So this function returns a time in the past, from which the pace allows
-/// `next` at `now`.
+/// Returns the time at which a new number counts as made, in milliseconds since 1970. The row of the number stores this
+/// time. A number that does not begin with 0 was used elsewhere before. For such a number the time is in the past: so
+/// far before `now` that the pace of the number allows `next` at `now`.
 fn made_at(number: &Number, now: u64) -> u64 {
     let used = u128::from(number.next).saturating_mul(DAY.into()).checked_div(number.pace.into()).unwrap_or(0);
     now.saturating_sub(u64::try_from(used).unwrap_or(u64::MAX))

@@ -101,7 +101,8 @@ pub(crate) struct Life {
     seen: Revision,
     /// The revision before which the database may have deleted the history.
     compacted: Revision,
-    /// A copy of the database after an orderly end, and true if a later start succeeded. The copy is then out of date.
+    /// A copy of the database after an orderly end, and true if a later start succeeded, so that the copy is out of
+    /// date. `None` if there is no copy.
     copy: Option<(Vec<u8>, bool)>,
 }
 
@@ -279,7 +280,7 @@ impl Life {
         self.rows.get(key).map_or(0, |(text, _)| text.parse().expect("a number"))
     }
 
-    /// Requests all changes before it waits for the first answer. Records the acknowledged changes.
+    /// Requests all changes, and then waits for the answers. Records the acknowledged changes.
     fn ask(&mut self, store: &Database, steps: Vec<Step>, counts: &mut Counts) -> Result<(), String> {
         self.begin_batch();
         // Two moves of one number in one batch would need the answer of the first.
@@ -423,8 +424,8 @@ impl Life {
         self.watch(&store)
     }
 
-    /// Finds the number of changes without an answer that the database has made. The database must have made the first
-    /// of these changes, in the order of the requests, without a gap. Records the rows that were found.
+    /// Finds the number of changes without an answer that the database has made. These changes must be the first ones
+    /// in the order of the requests. Records the rows that were found.
     fn explain(&mut self, found: Rows, counts: &mut Counts) -> Result<(), String> {
         let open = std::mem::take(&mut self.open);
         let (mut rows, mut leased) = (self.rows.clone(), self.leased.clone());
