@@ -13,7 +13,7 @@ const PAIRS: usize = 4096;
 /// The numbers of failed logins, and the addresses from which users logged in successfully.
 #[derive(Default)]
 pub(crate) struct Attempts {
-    /// For each name of a user, the number of wrong passwords.
+    /// For each name of a user, the number of failed logins with a wrong password.
     pub(crate) failures: Failures<String>,
     /// The time of the last successful login in seconds since 1970, by user and address.
     known: Mutex<HashMap<(String, IpAddr), u64>>,

@@ -46,7 +46,7 @@ pub(crate) struct Description<'s> {
 }
 
 impl<'s> Description<'s> {
-    /// Begins the description of an operation. It has no parameters, body and responses yet.
+    /// Begins the description of an operation. The description has no parameters, body and responses yet.
     pub(crate) fn new(schemas: &'s mut Schemas) -> Self {
         Self { schemas, parameters: Vec::new(), body: None, responses: BTreeMap::new(), codes: BTreeSet::new() }
     }

@@ -34,8 +34,8 @@ use tokio::time::{Instant, timeout_at};
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Maximum duration of a stream. After this time the client connects again, and authenticates itself again.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Number of changes that the server reads from the store at once. It reads a few more changes if this limit would
-/// divide the changes of one revision. All these rows together have at most 5 MiB.
+/// Number of changes that the server reads from the store at once. The server reads a few more changes if this limit
+/// would divide the changes of one revision. The rows of all these changes together have at most 5 MiB.
 const MOST: usize = 64;
 
 /// The changes of one transaction. It is the data of an event of the type `changes`.

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Maximum number of failures of one address or name in one window of time.
 pub(crate) const MOST: u32 = 10;
-/// Length of a window in seconds. It begins with the first failure.
+/// Length of a window of time in seconds. A window begins with the first failure of an address or name.
 const WINDOW: u64 = 60;
 /// Maximum number of addresses or names that are remembered. Before a further address or name is added, the entry whose
 /// window began first is removed.

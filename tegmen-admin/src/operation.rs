@@ -53,7 +53,7 @@ pub(crate) struct Action<S> {
 
 /// The function of an operation. The variant decides which checks a request must pass before the function is called.
 pub(crate) enum Run<S> {
-    /// A function for any sender, which does not read the request.
+    /// A function for any sender. The function does not read the request.
     Anyone(fn() -> Response),
     /// A function for any sender. The body of the request must be short.
     Open(Box<dyn Fn(Arc<Api<S>>, Admitted) -> Outcome + Send + Sync>),

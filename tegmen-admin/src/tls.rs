@@ -86,7 +86,7 @@ impl Accepted {
     }
 }
 
-/// The client of one connection, which sends the requests.
+/// The client that sends the requests of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) address: IpAddr,

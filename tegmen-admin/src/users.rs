@@ -1,4 +1,4 @@
-//! Users: people who log in with a password, in the store of the interface.
+//! The users in the store of the interface. A user is a person who logs in with a password.
 //!
 //! ```text
 //! admin/user/NAME   a user: the hash of the password, whether the user is disabled, and the lifetime of a login. It is sealed

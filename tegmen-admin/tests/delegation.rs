@@ -72,7 +72,8 @@ impl Operator {
         server.seal_ticket(device, Some(peer), &session, &mut Writer::new(&mut room)).is_some()
     }
 
-    /// Sends a request, and checks that the server refuses it with this status, code and text, and changes nothing.
+    /// Sends a request. Checks that the server refuses the request with the status and the code in `expected` and with
+    /// the text `words`, and that the server changes nothing.
     async fn refused(&self, method: &str, path: &str, body: Value, expected: (u16, &str), words: &str) {
         let before = self.scene.revision().await;
         let refused = self.ask(method, path, &[("if-match", "*")], body).await;

@@ -31,7 +31,7 @@ impl Operator {
         created
     }
 
-    /// Adds devices to the server, which can then be members of a group.
+    /// Adds devices to the server. The devices can then become members of a group.
     async fn devices(&self, names: &[&str]) {
         for name in names {
             let device = json!({ "name": name, "kind": "shared-key", "secret": "07".repeat(16) });
@@ -44,7 +44,8 @@ impl Operator {
         self.ask("POST", "/lamps/members", &[], json!({ "member": member })).await
     }
 
-    /// Sends a request, and checks that the server refuses it with this status, code and text, and changes nothing.
+    /// Sends a request. Checks that the server refuses the request with the status and the code in `expected` and with
+    /// the text `words`, and that the server changes nothing.
     async fn refused(&self, method: &str, path: &str, body: Value, expected: (u16, &str), words: &str) {
         let before = self.scene.revision().await;
         let refused = self.ask(method, path, &[("if-match", "*")], body).await;

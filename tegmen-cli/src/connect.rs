@@ -16,7 +16,7 @@ use tegmen_host::pcapng::Capture;
 use tegmen_host::uri::{Scheme, Uri};
 use zeroize::Zeroizing;
 
-/// Options for the connection to a server, and for the identity that the client proves to it.
+/// Options for the connection to a server, and for the identity that the client proves to the server.
 #[derive(Args)]
 pub(crate) struct Connect {
     /// PSK identity for coaps.
@@ -100,7 +100,7 @@ pub(crate) struct Connect {
     #[arg(long, value_name = "BYTES", default_value_t = 1232, value_parser = clap::value_parser!(u16).range(128..=2048))]
     mtu: u16,
     /// Ask for connection IDs (RFC 9146), so that the session survives a change of the client's address. BYTES is the
-    /// length of the client's own ID, which is in the records of the server. The default is 0.
+    /// length of the client's own ID. The records of the server contain this ID. The default is 0.
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "0",
         value_parser = clap::value_parser!(u8).range(0..=20))]
     connection_id: Option<u8>,
@@ -126,7 +126,7 @@ pub(crate) fn only_key(file: &Path) -> Result<ClientKey, String> {
     Ok(ClientKey { identity: identity.clone(), key: keys.current.key })
 }
 
-/// Reads a time in seconds, which is at most an hour.
+/// Reads a time in seconds. Refuses a time of more than an hour.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
     seconds.ok_or_else(|| "a number of seconds, 0 to 3600".to_owned())

@@ -47,20 +47,20 @@ enum Command {
         #[command(flatten)]
         admin: Admin,
     },
-    /// Open a session of a device with a server outside this installation. The delegation server performs the
-    /// handshake with the certificate of the device, and the device resumes the session at the other server. The
-    /// delegation server accepts the other server if one of the authorities in --delegation-trust issued its
-    /// certificate.
+    /// Open a session of a device with an outside server, which is a server that does not belong to this installation.
+    /// The delegation server performs the handshake with the certificate of the device, and the device resumes the
+    /// session at the outside server. The delegation server accepts the outside server if one of the authorities in
+    /// --delegation-trust issued its certificate.
     #[command(
         after_help = "Example:\n  tegmen delegation connect lamp.example '[2001:db8::5]:5684' --server-name hub.example"
     )]
     Connect {
         #[command(flatten)]
         named: Named,
-        /// The address and port of the server outside this installation.
+        /// The address and port of the outside server.
         #[arg(value_name = "IP:PORT")]
         address: SocketAddr,
-        /// The name in the certificate of the server outside this installation.
+        /// The name in the certificate of the outside server.
         #[arg(long, value_name = "NAME")]
         server_name: String,
     },
@@ -140,7 +140,7 @@ struct Configuration {
     /// repeated. A peer gets the first scope whose rules are all allowed by the policy.
     #[arg(long = "scope", value_name = "RULES")]
     scopes: Vec<String>,
-    /// A tag of the device, which rules of the policy can name; may be repeated.
+    /// A tag of the device, by which rules of the policy can name the device; may be repeated.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
     /// Number of connections that the device can refuse in an epoch: the size of its list of refused connections.

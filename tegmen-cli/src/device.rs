@@ -34,8 +34,9 @@ enum Command {
     },
     /// Show a device. Its secret is never shown.
     Show(Named),
-    /// Create a one-time key, with which a device registers itself (`tegmen enrol`), and write it to a file that only
-    /// you can read. The server cannot show it again. The new key replaces an earlier one-time key for this name.
+    /// Create a one-time key, with which a device registers itself (`tegmen enrol`), and write the key to a file that
+    /// only you can read. The server cannot show the key again. The new key replaces an earlier one-time key for this
+    /// name.
     #[command(after_help = "Example:\n  tegmen device expect oven --tag kitchen --kind protokey --output oven.enrol")]
     Expect(Expect),
     /// List the devices that have a one-time key.
@@ -45,8 +46,8 @@ enum Command {
     },
     /// Take back the one-time key of a device.
     Withdraw(Named),
-    /// Imprint a device for delegated sessions: the server draws a device key, and this command writes it to a file
-    /// that only you can read. The server cannot show it again. Bring it to the device.
+    /// Imprint a device for delegated sessions: the server draws a device key, and this command writes the key to a
+    /// file that only you can read. The server cannot show the key again. Bring the file to the device.
     #[command(after_help = "Examples:\n  \
         tegmen device imprint lamp.example --address '[fd00::17]:5684' --scope 'GET /temp' --output lamp.key\n  \
         tegmen device imprint lamp.example --again --output lamp.key")]
@@ -95,7 +96,7 @@ struct Add {
     /// The kind of credential by which the server knows the device.
     #[arg(long)]
     kind: Kind,
-    /// A tag of the device, which rules of the policy can name; may be repeated.
+    /// A tag of the device, by which rules of the policy can name the device; may be repeated.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
     /// SHA-256 of the certificate or the public key, 64 hexadecimal digits (`tegmen keys show`).
@@ -104,8 +105,8 @@ struct Add {
     /// The certificate (PEM or DER). With --kind public-key, a certificate that contains the public key.
     #[arg(long, value_name = "FILE", conflicts_with = "secret_file")]
     certificate: Option<PathBuf>,
-    /// Read the shared key or protokey from this file, in hexadecimal. It has 16 to 64 bytes, and exactly 32 bytes
-    /// with --kind oscore or edhoc. Only the owner of the file may be able to read it.
+    /// Read the shared key or protokey from this file, in hexadecimal. The key has 16 to 64 bytes, and exactly 32 bytes
+    /// with --kind oscore or edhoc. Only the owner of the file may be able to read the file.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// The address and port at which a publisher with a protokey takes tokens from the server.
@@ -120,7 +121,7 @@ struct Expect {
     /// The kind of credential that the device registers.
     #[arg(long)]
     kind: Kind,
-    /// A tag of the device, which rules of the policy can name; may be repeated.
+    /// A tag of the device, by which rules of the policy can name the device; may be repeated.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
     /// The lifetime of the one-time key in hours, 1 to 720.

@@ -17,7 +17,7 @@ pub(crate) struct Key {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Create a key, and write it to a file that only you can read. The server cannot show it again.
+    /// Create a key, and write it to a file that only you can read. The server cannot show the key again.
     #[command(after_help = "Example, with the token of the first start:\n  \
         tegmen key create root --scope keys:write --scope devices:write --output root.key \\\n      \
         --server https://localhost:8443 --ca ca.pem --key-file /var/lib/tegmen/bootstrap")]
@@ -40,10 +40,10 @@ enum Command {
 struct Create {
     /// Name of the key, for the audit log.
     name: String,
-    /// A scope of the key, which opens a part of the interface; may be repeated.
+    /// A scope of the key: a part of the interface that the key may use; may be repeated.
     #[arg(long = "scope", required = true, value_name = "SCOPE", value_parser = Scope::ALL.map(Scope::name))]
     scopes: Vec<String>,
-    /// Days until the key expires. The key that creates it must not expire earlier.
+    /// Days until the key expires. The key with which you create it must not expire earlier.
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=366))]
     days: u64,
     /// Write the key to this file, which must not exist.

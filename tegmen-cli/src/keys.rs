@@ -36,10 +36,10 @@ enum Command {
         /// A certificate (PEM or DER) or a private key (PEM).
         file: PathBuf,
     },
-    /// Keys created in a TPM 2.0 that never leave it.
+    /// Manage keys that a TPM 2.0 creates, and that never leave the TPM.
     #[cfg(feature = "tpm")]
     Tpm(tpm::Tpm),
-    /// Keys created in a TPM 2.0 that never leave it (this build has no TPM support).
+    /// Manage keys that a TPM 2.0 creates, and that never leave the TPM (this build has no TPM support).
     #[cfg(not(feature = "tpm"))]
     Tpm {
         #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]

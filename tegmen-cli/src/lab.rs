@@ -76,8 +76,8 @@ enum Command {
     Report {
         /// Files that describe your own deployments. The report shows them before the plans of the laboratory.
         deployments: Vec<PathBuf>,
-        /// Compute nothing: show only the plans whose finished runs are kept, and name the command that runs each other
-        /// plan.
+        /// Compute nothing: show only the plans whose finished runs are kept. For each other plan, name the command
+        /// that runs it.
         #[arg(long)]
         finished: bool,
         /// Directory for the report.
@@ -239,7 +239,7 @@ fn write_runs(file: &Path, plan: &deployment::Plan, runs: &[Run]) -> Result<(), 
     written.map_err(|error| Failure::new(format!("{}: {error}", file.display())))
 }
 
-/// Prints rows: with `--json` one JSON object per line, and otherwise the text that `table` returns.
+/// Prints the rows of a result: with `--json` one JSON object per line, and otherwise the text that `table` returns.
 fn print_rows<R: Serialize>(out: Output, rows: &[R], table: impl FnOnce() -> String) {
     for row in rows.iter().filter(|_| out.json) {
         out.line(String::new, || serde_json::to_value(row).unwrap_or_default());

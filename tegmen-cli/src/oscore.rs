@@ -63,15 +63,15 @@ enum Command {
         tegmen oscore export --to libcoap --recover client server.conf   # then: coap-server -E server.conf,server.conf.seq\n  \
         tegmen oscore export --to wireshark client ~/.config/wireshark/oscore_contexts")]
     Export {
-        /// Format to write. The format `wireshark` is a line for the table oscore_contexts of Wireshark, which can then
-        /// decrypt both directions.
+        /// Format to write. The format `wireshark` is a line for Wireshark's table oscore_contexts. With this line,
+        /// Wireshark can decrypt both directions.
         #[arg(long, value_enum)]
         to: Target,
         /// Directory of the context.
         dir: PathBuf,
         /// The directory or file to write; it must not exist.
         target: PathBuf,
-        /// Export a context that was used before. The sequence numbers of the exported end then begin after all
+        /// Export a context that was used before. The sequence numbers of the exported endpoint then begin after all
         /// numbers that may have been used (aiocoap: sequence.json, libcoap: a second file TARGET.seq).
         #[arg(long)]
         recover: bool,

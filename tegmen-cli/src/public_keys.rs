@@ -1,4 +1,4 @@
-//! `--cert`, `--ca` and the other options for public keys, of the request commands and of `serve`.
+//! The options for public keys, such as `--cert` and `--ca`. The request commands and `serve` have these options.
 
 use crate::output::Failure;
 use clap::Args;
@@ -77,7 +77,7 @@ pub(crate) struct Clients {
 }
 
 impl Servers {
-    /// Returns the public keys that the options name, or `None` if they name none.
+    /// Returns the public keys that the options name; `None` if the options name no public keys.
     pub(crate) fn keys(&self, suites: Option<Suites>) -> Result<Option<PublicKeys>, Failure> {
         if self.ca.is_empty() && self.server_key.is_empty() {
             return match self.own.cert_key {

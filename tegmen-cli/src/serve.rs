@@ -334,8 +334,8 @@ async fn pages(listener: Option<TcpListener>, shown: Shown) -> Failure {
     }
 }
 
-/// Checks that each shard answers, and reports this to the service manager. Does this twice within the time after which
-/// the service manager considers a silent server stuck. Never returns.
+/// Checks that each shard (a thread of the server) answers, and reports this to the service manager. Does this twice
+/// within the time after which the service manager considers a silent server stuck. Never returns.
 async fn keep_alive(shown: &Shown, manager: &Manager) {
     let Some(interval) = systemd::watchdog() else { return std::future::pending().await };
     let mut ticks = tokio::time::interval(interval);

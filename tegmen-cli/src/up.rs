@@ -44,7 +44,7 @@ pub(crate) struct Up {
     /// Stop after the tour and N exchanges, and print a summary; the exit code is 0 if all exchanges succeeded.
     #[arg(long, value_name = "N")]
     once: Option<u64>,
-    /// Port of the server, which other clients can also use; 0 takes any free port.
+    /// Port of the server; 0 takes any free port. Other clients can also use this port.
     #[arg(long, default_value_t = 5684)]
     port: u16,
     /// Milliseconds from one request of the client to the next.
@@ -227,7 +227,7 @@ fn ending() -> Ending {
     })
 }
 
-/// Formats the low three bits of the counter as LEDs, which the motes of the Blink paper have.
+/// Formats the low three bits of the counter as three LEDs. The motes of the Blink paper have such LEDs.
 fn leds(counter: u8) -> String {
     [4, 2, 1].map(|bit| if counter & bit > 0 { '●' } else { '○' }).iter().collect()
 }

@@ -39,13 +39,14 @@ enum Command {
         #[command(flatten)]
         admin: Admin,
     },
-    /// Change a user. A new password, or --disable, ends the earlier logins of the user: their certificates, and
-    /// their connections with devices.
+    /// Change a user. A new password, or --disable, revokes the certificates of earlier logins of the user, and ends
+    /// the connections of the user with devices.
     #[command(
         after_help = "Examples:\n  tegmen user change alice --disable\n  tegmen user change alice --new-password"
     )]
     Change(Change),
-    /// Remove a user, and end the user's logins: their certificates, and their connections with devices.
+    /// Remove a user. This revokes the certificates of the user's logins, and ends the connections of the user with
+    /// devices.
     Remove(Named),
 }
 

@@ -61,7 +61,8 @@ fn answer(dir: &Path, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
-/// Runs `tegmen agent ask`, which gets no key. Returns its exit code and its message.
+/// Runs `tegmen agent ask` for a key that the program does not get. Returns the exit code and the message of the
+/// command.
 fn refusal(dir: &Path, words: &[&str]) -> (Option<i32>, String) {
     let output = ask(dir, words);
     (output.status.code(), String::from_utf8(output.stderr).unwrap())

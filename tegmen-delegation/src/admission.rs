@@ -21,8 +21,8 @@ pub(crate) struct Admission<const REFUSED: usize> {
     /// Number of entries at the beginning of the list that are also in the [`Memory`](crate::Memory) of the device. The
     /// further entries of the list could not be stored yet.
     kept_len: usize,
-    /// The time that the server sent, in seconds since 1970, and the instant on the device's own clock at which it
-    /// arrived. `None` until the server has sent its time.
+    /// The time that the server sent, in seconds since 1970, and the instant on the device's own clock at which the
+    /// device received this time. `None` until the server has sent its time.
     time: Option<(u32, Instant)>,
     refusals: Refusals,
 }

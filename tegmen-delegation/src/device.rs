@@ -255,10 +255,9 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         }
     }
 
-    /// Returns the session of connection `number`, which the device resumes as client, and the ticket or id with which
-    /// it resumes the session. The caller passes both to
-    /// [`Endpoint::connect_again`](tegmen::endpoint::Endpoint::connect_again). Returns `None` if there is no such
-    /// session, or if the session is refused.
+    /// Returns the session of the connection `number`, and the ticket or id with which the device resumes this session
+    /// as client. The caller passes both to [`Endpoint::connect_again`](tegmen::endpoint::Endpoint::connect_again).
+    /// Returns `None` if there is no such session, or if the session is refused.
     pub fn to_open(&mut self, now: Instant, number: u32) -> Option<(SessionState, Handle<'_>)> {
         let kept = self.sessions.iter().find(|kept| kept.flags & OPENS != 0 && kept.number() == number)?;
         match self.admission.admit(now, Ok(kept.state.expose())) {
@@ -267,8 +266,8 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         }
     }
 
-    /// Returns the session with this id, which the server handed over for a peer that resumes it. Returns `None` if
-    /// there is no such session, or if the session is refused.
+    /// Returns the session with this id. The server handed over the session for a peer that resumes it. Returns `None`
+    /// if there is no such session, or if the session is refused.
     pub fn find(&mut self, now: Instant, id: &[u8]) -> Option<SessionState> {
         let is_meant = |kept: &&Kept<HANDLE>| kept.flags == USED && kept.bytes() == id;
         let kept = self.sessions.iter().find(is_meant)?;

@@ -131,7 +131,7 @@ impl Epoch {
         self.number == number && self.has_tickets() && same(&self.check::<C>(), check)
     }
 
-    /// Returns true if the epoch has a ticket key, which is true for each epoch except 0.
+    /// Returns true if the epoch has a ticket key. Each epoch except epoch 0 has a ticket key.
     pub const fn has_tickets(&self) -> bool {
         self.number > 0
     }

@@ -1,4 +1,4 @@
-//! The session store of a device's endpoint, which finds sessions in a [`Device`].
+//! The session store of a device's endpoint. The store finds sessions in a [`Device`].
 
 use crate::device::{Device, Memory};
 use crate::ticket::{Delegation, Ticket};

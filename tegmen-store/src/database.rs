@@ -265,8 +265,8 @@ impl Drop for Shared {
     }
 }
 
-/// Returns the current time in milliseconds since 1970, if the clock is set. A recovery and a restore need this time: a
-/// number increases by at most its pace in a day, so they compute from the time which numbers are certainly unused.
+/// Returns the current time in milliseconds since 1970, if the clock is set. A recovery and a restore need this time. A
+/// number increases by at most its pace in a day, so the time limits the numbers that may have been used.
 ///
 /// # Errors
 /// [`StateError::Untrusted`] if the clock is not set.

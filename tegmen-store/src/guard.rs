@@ -11,7 +11,7 @@ use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::private;
 use tegmen_base::secret::Secret;
 
-/// The key that encrypts sessions, and the lock on its file. The key file is beside a database or beside a file of
+/// The key that encrypts sessions, and the lock on the key file. The key file is beside a database or beside a file of
 /// numbers. The key is generated once.
 pub struct Guard {
     key: Secret<KEY_LEN>,

@@ -14,7 +14,7 @@ use tegmen_base::private;
 /// this count of unused numbers.
 pub const LEASE: u64 = 1024;
 
-/// The record of the numbers of one context or session, which a file or a row of a database stores.
+/// The record of the numbers of one context or session. A file or a row of a database stores this record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Numbers {
@@ -45,7 +45,7 @@ pub struct Numbers {
     /// valid.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_database: bool,
-    /// The checksum of all other fields, which detects a file that was cut short.
+    /// The checksum of all other fields. The checksum detects a file that was cut short.
     pub check: String,
 }
 

@@ -18,7 +18,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Returns the place for a file. If the file exists, the place remembers its current identity.
+    /// Returns the place for a file. If the file exists, the place contains the present identity of the file.
     pub fn of_file(file: PathBuf) -> Self {
         let last = std::fs::metadata(&file).ok().map(|meta| files::identity(&meta));
         Self::File(file, last)

@@ -169,7 +169,7 @@ impl Sealer {
         }
     }
 
-    /// Seals the secret of the row `key`, which the transaction `revision` writes.
+    /// Seals `secret` for the row `key`. The transaction with the number `revision` writes this row.
     ///
     /// # Errors
     /// A text for people, if the system has no randomness.

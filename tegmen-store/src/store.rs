@@ -292,7 +292,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Renews a lease for its whole duration. The answer is [`StoreError::LeaseEnded`] if the lease has ended.
     fn renew(&self, lease: LeaseId) -> Answer<()>;
 
-    /// Ends a lease. The answer arrives when the deletion of its rows is durable.
+    /// Ends a lease. The answer arrives when the deletion of the rows that are attached to the lease is durable.
     fn revoke(&self, lease: LeaseId) -> Answer<()>;
 
     /// Returns true if several servers may have this store open at the same time. The rows that one server read earlier

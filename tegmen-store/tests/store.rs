@@ -11,7 +11,8 @@ use tegmen_store::store::Number;
 use tegmen_store::{Database, Options, StateError, Store, StoreError, Transaction, Value};
 use zeroize::Zeroizing;
 
-/// The path of a directory, which is removed at the end, and the clock that measures leases, in seconds.
+/// A directory and a clock. The first value is the path of the directory, which is removed at the end. The second value
+/// is the time of the clock in seconds. The clock measures leases.
 struct Scene(PathBuf, Arc<AtomicU64>);
 
 impl Scene {

@@ -69,8 +69,8 @@ pub(super) struct Named {
     admin: Admin,
 }
 
-/// A first member, which is a member that the group has from its creation: its name, and its address if it answers
-/// requests.
+/// The name of a first member, and its address if the member answers requests. The first members are in the group from
+/// its creation.
 #[derive(Clone)]
 pub(super) struct First {
     name: String,
@@ -220,7 +220,7 @@ impl Named {
         path(&self.name)
     }
 
-    /// Requests the group with all its members, which the server sends in pages.
+    /// Requests the group with all its members. The server sends the members in pages.
     fn show(&self) -> Result<Value, Failure> {
         let mut group = Value::Null;
         self.admin.pages(&self.path(), |mut page| match group["members"].as_array_mut() {

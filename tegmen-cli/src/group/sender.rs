@@ -54,7 +54,7 @@ impl Sender {
         );
     }
 
-    /// Reads the URI. It must name the group of the membership.
+    /// Reads the URI. The URI must name the group of the membership.
     fn uri_of(&self, membership: &Membership) -> Result<Uri, Failure> {
         let uri = Uri::parse(&self.uri).map_err(Failure::usage)?;
         let (group, host) = (membership.group(), uri.host.split('%').next().unwrap_or_default());

@@ -34,7 +34,7 @@ enum Command {
         #[arg(long)]
         rsa: bool,
     },
-    /// Show the public key and its digest, which lists of allowed keys use.
+    /// Show the public key and its digest. Lists of allowed keys contain this digest.
     Show {
         #[command(flatten)]
         at: At,

@@ -138,7 +138,7 @@ fn evict(members: u32, signer: Option<&dyn Signer>, rounds: u32) -> Result<Chang
 /// Members that receive messages over links with losses.
 struct Members<'m> {
     admitted: &'m [Admitted],
-    /// The new epoch, whose keys the messages contain.
+    /// The number of the new epoch. The messages contain the keys of this epoch.
     epoch: u16,
     public_key: &'m [u8],
     link: Link,

@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 /// Maximum number of objects whose segments are kept. `OBJECT_BYTES` is the maximum number of bytes of the contents of
-/// these objects together. The newest object is always kept, even if it is longer.
+/// these objects together. The newest object is always kept, even if its content is longer than `OBJECT_BYTES`.
 const OBJECTS: usize = 64;
 const OBJECT_BYTES: usize = 64 << 20;
 

@@ -127,7 +127,7 @@ fn version() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Makes a certificate of a key, which the same key signs.
+/// Makes a certificate of a key, and signs the certificate with the same key.
 fn self_signed(key: &PrivateKey, days: u64) -> Result<Vec<u8>, Failure> {
     let subject = Subject {
         key_name: key.name(),

@@ -172,7 +172,7 @@ impl Pair {
         }
     }
 
-    /// Returns the name of the certificate in use, which packets contain as their key locator.
+    /// Returns the name of the certificate in use. Packets contain this name as their key locator.
     pub(super) fn locator(&self) -> tegmen_ndn::Name<'_> {
         let first = self.certificates.first().and_then(|first| ReceivedData::parse(first).ok());
         first.map_or_else(|| self.key.name(), |first| first.data.name)

@@ -73,7 +73,7 @@ impl Put {
 }
 
 /// Registers the names of the keys whose certificates this producer publishes, so that Interests for the certificates
-/// reach it.
+/// reach the producer.
 pub(super) async fn register_keys(client: &mut Client, signer: &PacketSigner) -> Result<(), Failure> {
     for prefix in signer.prefixes() {
         client.register(&Name::of_checked(&prefix)).await.map_err(failure)?;

@@ -36,7 +36,7 @@ impl Signing {
 pub(super) struct PacketSigner(pub(super) Option<Pair>);
 
 impl PacketSigner {
-    /// Returns the certificates of the key, which the producer publishes for consumers.
+    /// Returns the certificates of the key. The producer publishes these certificates for consumers.
     pub(super) fn certificates(&self) -> &[Vec<u8>] {
         self.0.as_ref().map_or(&[], |pair| &pair.certificates)
     }

@@ -27,7 +27,7 @@ enum Command {
         tegmen ndn trust check house.tlv --packet /house/temp/v=1 --key /house/temp/KEY/1/house/v=7\n\n\
         Exit codes: 0 if the key may sign the packet, 3 if it must not, 2 if the file has a mistake.")]
     Check(Check),
-    /// Compile the text of a schema to a model, which python-ndn and ndnd can read, too.
+    /// Compile the text of a schema to a model. python-ndn and ndnd can read the model, too.
     #[command(after_help = "Example:\n  tegmen ndn trust compile house.lvs house.tlv")]
     Compile {
         /// The file with the text of the schema.

@@ -1,8 +1,8 @@
-//! Obtains certificates of devices from an authority with ACME (RFC 8555).
+//! Obtains certificates of devices from a certification authority over ACME (RFC 8555).
 //!
-//! A task obtains and renews the certificates one after the other, and handshakes read them from memory. The
-//! directory contains the account and, for each device, a file with its private key and its certificate. Each file is
-//! durable before its content is used.
+//! A task obtains and renews the certificates one after the other, and handshakes read them from memory. The directory
+//! of `--delegation-acme-dir` contains the account and, for each device, a file with its private key and its
+//! certificate. Each file is durable before its content is used.
 
 mod answers;
 mod authority;
@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 /// clock at any time.
 const LOOK: Duration = Duration::from_secs(600);
 
-/// The certificates of devices, which an authority issues.
+/// The certificates that an authority issues for devices.
 pub(super) struct OfAcme {
     authority: Authority,
     dir: PathBuf,

@@ -16,8 +16,8 @@ use tegmen_host::resources::{Image, Resource, Resources};
 pub(super) type Made = BTreeMap<(&'static str, String), (String, Resource)>;
 
 impl Sections {
-    /// Returns all mistakes in the settings. `made` contains the resources that exist already, which are not made
-    /// again.
+    /// Returns all mistakes in the settings. `made` contains the resources that exist already. This function does not
+    /// make these resources a second time.
     pub(super) fn mistakes(&self, made: &Made) -> Vec<Mistake> {
         let mut mistakes = match self.served.make(made) {
             Ok(made) if made.is_empty() && !self.has_role() => vec![nothing_to_serve()],

@@ -25,7 +25,7 @@ impl Mistake {
     }
 }
 
-/// The configuration file, and the line of each option in it.
+/// The path of the configuration file, and for each option in the file the number of its line.
 #[derive(Default)]
 pub(super) struct Places {
     file: PathBuf,

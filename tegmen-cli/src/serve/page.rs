@@ -26,7 +26,8 @@ use tokio::time::Sleep;
 const CONNECTIONS: usize = 16;
 /// Maximum time until a request arrives, and then until the client has read the response.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum time in which a working shard answers a check.
+/// Maximum time for a check of the shards, which are the threads of the server. A shard that works answers within this
+/// time.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// The parts of a server that its HTTP pages show.
@@ -53,7 +54,7 @@ impl Shown {
         Operation { groups, delegation, proxy, ..*self.operation.borrow() }
     }
 
-    /// Returns true if each shard answers within the time limit.
+    /// Returns true if each shard (a thread of the server) answers within the time limit.
     pub(super) async fn is_live(&self) -> bool {
         tokio::time::timeout(ANSWER_WITHIN, self.pulse.beats()).await == Ok(true)
     }

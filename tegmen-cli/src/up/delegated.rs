@@ -108,7 +108,7 @@ impl Delegated {
         Ok(parties)
     }
 
-    /// Imprints the device, and starts it and the delegation server.
+    /// Imprints the device. Then starts the device and the delegation server.
     async fn imprint(
         delegations: &Delegations<Rows>,
         role: &Role,
@@ -171,7 +171,7 @@ impl Delegated {
         Ok([client(address(&self.server)?, "-sess_out"), client(address(&self.device)?, "-sess_in")])
     }
 
-    /// Ends the server and the device. Returns the number of flights that they retransmitted.
+    /// Ends the server and the device. Returns the number of handshake flights that both retransmitted.
     pub(super) async fn stop(self) -> u32 {
         let Self { server, device, mut tasks, .. } = self;
         tasks.shutdown().await;
@@ -222,7 +222,8 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// Runs the step in which a peer opens a session with the delegation server, and resumes it at the device.
+    /// Runs the step in which a peer opens a session with the delegation server, and resumes this session at the
+    /// device.
     async fn resumed(&mut self) -> Result<(Session, Arc<ResumableSession>), Failure> {
         let failed = |why: &dyn std::fmt::Display| unproved("resumed", &why);
         let at = address(&self.parties.server)?;
@@ -292,7 +293,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// Returns the last connection that the server lists for the meter, which is the connection of the reader.
+    /// Returns the connection of the reader: the last connection that the server lists for the meter.
     async fn connection(&self) -> Result<ConnectionId, Failure> {
         let listed = async || {
             let page = self.delegations.connections(METER, None, 10).await.map_err(Failure::new)?;

@@ -140,7 +140,7 @@ impl Group {
         self.lamps.iter().map(|lamp| (lamp.device.name, lamp.light())).collect()
     }
 
-    /// Ends the lamps. Returns the number of flights that they retransmitted.
+    /// Ends the lamps. Returns the number of handshake flights that the lamps retransmitted.
     pub(super) fn stop(self) -> u32 {
         self.lamps.into_iter().map(Lamp::stop).sum()
     }
@@ -282,8 +282,8 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// Sends a request of the switch, which is one datagram. Checks that exactly the lamps with these names answer, and
-    /// that each of them has the state `value`.
+    /// Sends a request of the switch in one datagram. Checks that exactly the lamps with these names answer, and that
+    /// each of them has the state `value`.
     async fn ask(&mut self, step: &str, value: &str, names: &[&str]) -> Result<Vec<Answer>, Failure> {
         let answers = switch(&self.membership, value, names.len()).await.map_err(|why| unproved(step, &why))?;
         let heard = self.outsider.requests(1).await.map_err(|error| unproved(step, &error))?;

@@ -173,7 +173,7 @@ impl Lamp {
         Dropped { replayed: counters.replayed, forged: counters.not_authentic, other: other.iter().sum() }
     }
 
-    /// Ends the lamp. Returns the number of flights that it retransmitted.
+    /// Ends the lamp. Returns the number of handshake flights that the lamp retransmitted.
     pub(super) fn stop(self) -> u32 {
         self.server.stop().counters.retransmitted
     }

@@ -1,5 +1,5 @@
-//! The parties of the tour: an access control server, which is also the controller of a group, a publisher, and
-//! subscribers.
+//! The parties of the tour: an access control server, a publisher and subscribers. The access control server is also
+//! the controller of a group.
 
 use super::folder::Folder;
 use crate::log::Log;
@@ -171,7 +171,7 @@ impl AccessControl {
         Ok(Administration { url, ca, bootstrap, serving })
     }
 
-    /// Ends the server, and closes its store and its log. Returns the number of flights that the server
+    /// Ends the server, and closes its store and its log. Returns the number of handshake flights that the server
     /// retransmitted.
     pub(super) async fn stop(mut self) -> u32 {
         self.tasks.shutdown().await;
@@ -262,7 +262,7 @@ pub(super) async fn connect(at: SocketAddr, identity: &str, key: &[u8]) -> Resul
     Session::connect_to(at, Scheme::Coaps, once(identity, key)).await
 }
 
-/// Returns the settings of one session of the oven, which does not reconnect.
+/// Returns the settings of one session of the oven. The session does not reconnect.
 fn once(identity: &str, key: &[u8]) -> ClientConfig {
     ClientConfig::psk(identity, key).with(|config| config.recovery.reconnect = false)
 }
@@ -368,8 +368,8 @@ impl Subscriber {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends the subscriber. Returns the number of flights that its server and its session with the access control
-    /// server retransmitted.
+    /// Ends the subscriber. Returns the number of handshake flights that its server and its session with the access
+    /// control server retransmitted.
     pub(super) async fn stop(self) -> u32 {
         self.following.abort();
         let _ = self.following.await;

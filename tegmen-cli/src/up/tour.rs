@@ -37,9 +37,9 @@ pub(super) struct Tour {
     panel: Subscriber,
     access: AccessControl,
     administration: Administration,
-    /// Number of flights that sessions of the oven retransmitted.
+    /// Number of handshake flights that sessions of the oven retransmitted.
     retransmitted: u32,
-    /// The group; `None` before the steps of the group, or if the tour leaves them out.
+    /// The group; `None` before the steps of the group, or if the tour leaves out these steps.
     group: Option<Group>,
     /// The device with delegated sessions; `None` before its steps.
     delegated: Option<Delegated>,
@@ -386,7 +386,8 @@ impl Tour {
         ])
     }
 
-    /// Ends all parties, and removes the folder. Returns the number of flights that they retransmitted.
+    /// Ends all parties, and removes the folder. Returns the number of handshake flights that the parties
+    /// retransmitted.
     pub(super) async fn stop(self) -> u32 {
         let Self { display, panel, access, administration, retransmitted, group, delegated, folder, .. } = self;
         administration.stop().await;

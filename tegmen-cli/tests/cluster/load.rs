@@ -110,7 +110,7 @@ pub(crate) const TARGETS: [Target; 3] = [
     Target { publisher: "door-2", subscriber: "guest-2", hash: 0xd2 },
     Target { publisher: "door-3", subscriber: "guest-3", hash: 0xd3 },
 ];
-/// A publisher with a certificate, which keeps its rights during the whole test.
+/// The name of a publisher with a certificate. This publisher keeps its rights during the whole test.
 const CAMERA: &str = "camera";
 
 /// Returns the devices of the operator: for each its name, tag and kind, and its secret or the SHA-256 of its

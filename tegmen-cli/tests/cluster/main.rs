@@ -298,7 +298,8 @@ fn repeated<T: std::hash::Hash + Eq + Copy>(list: impl Iterator<Item = T>) -> us
 }
 
 impl Cut {
-    /// Returns the requests to the cut-off replica that were sent between these times, and that it granted.
+    /// Returns the requests that were sent to the cut-off replica between `from` and `to`, and that this replica
+    /// granted.
     fn grants<'r>(&self, records: &'r Records, from: Instant, to: Instant) -> impl Iterator<Item = &'r Asked> {
         let replica = self.replica;
         granted(records).filter(move |asked| {
@@ -309,8 +310,8 @@ impl Cut {
         })
     }
 
-    /// Returns the requests about `target` that were sent to a replica after this time, and that it granted although
-    /// the rights had been taken away.
+    /// Returns the requests about `target` that were sent to `replica` later than `after`, and that this replica
+    /// granted although an administrator had taken the rights away.
     fn given<'r>(&self, records: &'r Records, after: Instant, replica: usize) -> impl Iterator<Item = &'r Asked> {
         let target = self.target;
         granted(records).filter(move |asked| asked.replica == replica && asked.sent > after && target.concerns(asked))

@@ -28,7 +28,7 @@ pub(crate) struct Datagram {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Returns the writable memory of a process, which includes its environment.
+/// Returns the writable memory of a process. This memory includes the environment of the process.
 pub(crate) fn memory_of(process: u32) -> Vec<u8> {
     let file = File::open(format!("/proc/{process}/mem")).expect("the memory of a process of this user");
     let mut memory = Vec::new();
@@ -87,8 +87,8 @@ impl Spy<'_> {
         found.unwrap_or_default()
     }
 
-    /// Returns all bytes in the datagrams that may be a ticket: vectors with a length in front. The key of the map is
-    /// the first two bytes of the vector, which in a ticket are the name of the ticket key.
+    /// Returns each vector in the datagrams that may be a ticket: bytes that follow their own length. The key of the
+    /// map is the first two bytes of the vector. In a ticket these two bytes are the name of the ticket key.
     fn tickets(&self) -> HashMap<&[u8], Vec<&[u8]>> {
         let mut tickets: HashMap<_, Vec<_>> = HashMap::new();
         for Datagram { bytes, .. } in self.datagrams {

@@ -98,7 +98,7 @@ fn certify(dir: &Path) {
     }
 }
 
-/// Returns the public keys of a party, which trusts the authority.
+/// Returns the certificate and the private key of a party, with a verifier that trusts the authority.
 fn keys(dir: &Path, name: &str, signer: Arc<dyn Signer>) -> PublicKeys {
     let ca = dir.join("ca");
     let pem = std::fs::read(ca.join(format!("{name}.pem"))).unwrap();

@@ -90,7 +90,7 @@ pub(crate) fn said(program: &str, arguments: &[&str]) -> String {
     output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// A client of plain CoAP, which writes the bytes of each message itself.
+/// A client of plain CoAP. It writes the bytes of each message itself.
 pub(crate) struct Plain {
     socket: UdpSocket,
     next_id: u16,

@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 const MOST: usize = 256;
 /// The time for which the first change of a commit waits for further changes.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Maximum time for which a commit waits if its revisions exceed their pace, in milliseconds. After this time the
-/// commit fails, because the clock is wrong.
+/// Maximum time in milliseconds for which a commit waits for the clock. A commit waits if its revisions are higher than
+/// their pace allows at the present time. After the maximum time the commit fails, because the clock is wrong.
 const CLOCK_PATIENCE: u32 = 1000;
 /// Maximum memory of SQLite for pages, in KiB. Session identities are random, so sessions are spread over many
 /// pages.
@@ -503,7 +503,7 @@ struct Committed {
     placed: Result<(), String>,
 }
 
-/// Creates the new `.place` file under the name `draft`, and returns its identity.
+/// Creates the new `.place` file under the name `draft`, and returns the identity of this file.
 fn make(files: &dyn Files, draft: &Path) -> io::Result<String> {
     files.remove(draft)?;
     files.make(draft)?;

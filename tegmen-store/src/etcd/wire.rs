@@ -59,7 +59,7 @@ pub(super) struct KeyValue {
     pub(super) key: Base64,
     pub(super) create_revision: Int,
     pub(super) mod_revision: Int,
-    /// The number of changes of the row, which includes the change that made the row: 1 for a new row.
+    /// The number of changes of the row, including the change that made the row: 1 for a new row.
     pub(super) version: Int,
     pub(super) value: Base64,
     pub(super) lease: Int,

@@ -1,5 +1,5 @@
-//! The results of calls, which arrive later. A thread can block until a result arrives, and a task of any asynchronous
-//! runtime can await it.
+//! The results of calls of a store. A result arrives after the call has returned. A thread can block until the result
+//! arrives, and a task of any asynchronous runtime can await it.
 
 use super::StoreError;
 use std::future::Future;

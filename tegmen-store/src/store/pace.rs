@@ -4,9 +4,9 @@
 use super::{Number, Put, StoreError, Value};
 use crate::clock::{DAY, allowed};
 
-/// Checks a row before it is written. `before` contains the current number of the row and the time at which it was
-/// made; `None` if there is no number. Returns the time at which the number in `put` was made; 0 if `put` has no
-/// number. All times, also `now`, are in milliseconds since 1970.
+/// Checks the row `put` before the store writes this row. `before` contains the current number in the row, and the time
+/// at which this number was made; `None` if there is no number. Returns the time at which the number in `put` was made;
+/// 0 if `put` has no number. All times, also `now`, are in milliseconds since 1970.
 ///
 /// # Errors
 /// [`StoreError::NotForward`] if the number does not increase or its pace changes, or [`StoreError::TooFast`].

@@ -28,7 +28,7 @@ impl Answers {
     }
 }
 
-/// An answer to a challenge, which is removed when this value is dropped.
+/// An answer to a challenge. The server sends the answer until this value is dropped.
 pub(super) struct Given {
     answers: Arc<Answers>,
     token: String,
