@@ -1,4 +1,4 @@
-//! Makes the OpenAPI document from the table of operations.
+//! Makes the OpenAPI document from the list of all operations.
 
 use crate::api::Api;
 use crate::description::{Description, Schemas};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use tegmen_store::Store;
 
-/// The codes with which every operation that needs a scope can refuse a request.
+/// The refusal codes of every operation that needs a scope. An operation may have further codes.
 const ALWAYS: [Code; 8] = [
     Code::Malformed,
     Code::Unauthorized,

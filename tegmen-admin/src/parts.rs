@@ -76,7 +76,7 @@ impl Part for Member {
     fn describe(_: &mut Description<'_>) {}
 }
 
-/// The sender of the request, who was authenticated.
+/// The authenticated sender of the request.
 impl Part for Principal {
     fn read(admitted: &Admitted) -> Result<Self, Problem> {
         Ok(admitted.by.clone())

@@ -17,7 +17,7 @@ const LONGEST: usize = 128;
 const COST: (u32, u32, u32) = (19_456, 2, 1);
 /// Maximum number of hashes that are computed at the same time.
 const AT_ONCE: usize = 2;
-/// Maximum number of computations that wait while others run.
+/// Maximum number of computations of hashes that wait while other computations run.
 const WAITING: usize = 16;
 
 /// A password, which is wiped on drop.

@@ -76,7 +76,7 @@ enum Kind {
     Certificate,
     /// A raw public key, identified by its SHA-256.
     PublicKey,
-    /// A pre-shared key with the server.
+    /// A pre-shared key that the device and the server have.
     SharedKey,
     /// A secret from which the device derives the keys of its sessions.
     Protokey,

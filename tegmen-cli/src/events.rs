@@ -50,7 +50,7 @@ struct Printed {
     /// The ID of the last event; `None` before the first event.
     last: Option<String>,
     left: Option<u64>,
-    /// True if the server has sent an event since the command began, on any of its connections.
+    /// True if the server has sent an event since the command began, on any connection of this command.
     began: bool,
     /// The group to watch. Changes of other groups are not printed.
     watched: Option<Watched>,

@@ -106,8 +106,9 @@ fn a_program_gets_the_keys_of_its_publishers_from_the_agent() {
     assert!(code == Some(1) && why.contains("is the agent running"), "{why}");
 }
 
-/// A server that ends in order closes its sessions. A server that was killed does not. The server that is started in
-/// its place ignores the first request of the agent. The agent then repeats this request once in a new session.
+/// A server that ends in order closes its sessions. A server that was killed does not close its sessions. After a kill,
+/// a new server starts, and ignores the first request that the agent sends in the old session. The agent then repeats
+/// this request once in a new session.
 #[test]
 fn the_agent_repeats_a_question_once_after_its_session_was_lost() {
     let scene = Scene::new("agent-lost");

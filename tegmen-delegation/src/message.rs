@@ -9,7 +9,7 @@ use tegmen::address::Address;
 use tegmen::buf::{Full, Reader, Truncated, Writer};
 use tegmen::dtls::Handle;
 
-/// A resource of a device that only its delegation server uses.
+/// A resource of a device. Only the delegation server of the device may use this resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resource {
     /// POST begins an epoch.

@@ -105,8 +105,8 @@ impl Random {
 
 const KEYS: [(&str, u64); 3] = [("n/slow", 10), ("n/fast", 1_000_000), ("n/epoch", 1000)];
 
-/// Increases numbers `most` times, each time the number of a random key. Writes the new value to `issued` for each key,
-/// if the pace of the number allowed the increase. Returns the newest revision.
+/// Increases a number `most` times. Each time a random key selects the number. If the pace of the number allows the
+/// increase, writes the new value to `issued` under this key. Returns the newest revision.
 fn use_numbers(store: &Database, random: &mut Random, most: u64, issued: &mut BTreeMap<String, u64>) -> Revision {
     let mut newest = Revision::ABSENT;
     for _ in 0..most {

@@ -63,8 +63,8 @@ pub(crate) struct Scene {
     address: SocketAddr,
     client: TlsConnector,
     roots: RootCertStore,
-    /// The certificates of two clients with their private keys. The interface accepts the authority that issued both.
-    /// The first certificate has scopes of its own.
+    /// The certificates of two clients, each with its private key. The interface accepts the authority that issued both
+    /// certificates. The first certificate has scopes of its own.
     clients: Vec<(CertificateDer<'static>, Vec<u8>)>,
     certified: ClientCertificates,
     /// The certificate of the server and its private key.

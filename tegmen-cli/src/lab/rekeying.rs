@@ -19,7 +19,7 @@ pub(super) fn rekeying() -> Result<Rekeying, Failure> {
     controller.rekeying().map_err(Failure::new)
 }
 
-/// A controller with its key for signatures.
+/// A controller, with the key that signs its messages.
 struct Controller<'s> {
     signer: &'s dyn Signer,
     public_key: Vec<u8>,
@@ -197,7 +197,7 @@ fn levels(members: u32) -> u8 {
 
 /// The sizes of the groups from which members are evicted one after the other, each as a number of members.
 const SIZES: [u32; 8] = [4, 10, 30, 100, 255, 1000, 10_000, 100_000];
-/// Number of evictions over which the mean is computed.
+/// Number of evictions whose mean duration is computed.
 const ROUNDS: u32 = 20;
 /// Number of elements of the hash chain.
 const EPOCHS: u16 = 1000;

@@ -434,7 +434,7 @@ pub(super) struct ProxyOptions {
 #[derive(Args)]
 pub(super) struct Limits {
     /// Number of threads, each with its own sockets; 0 means one thread per core or, if the process inherited
-    /// sockets, one thread per inherited socket of an address.
+    /// sockets, as many threads as inherited sockets of the same address.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) shards: usize,
     /// Maximum number of peers in the table.

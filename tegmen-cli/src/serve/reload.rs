@@ -102,7 +102,8 @@ fn with_policy(
     }
 }
 
-/// A change of settings, after all new settings were read without a mistake.
+/// New settings that were read without a mistake, and the resources, keys and certificates that belong to these
+/// settings.
 struct Change {
     settings: Settings,
     made: Made,

@@ -47,7 +47,7 @@ const VALID: Duration = Duration::from_secs(60 * 86_400);
 pub(super) struct Delegated {
     server: Server,
     device: Server,
-    /// The directory of the CA, with the certificate of the reader.
+    /// The path of the directory of the CA. The directory also contains the certificate of the reader.
     ca: PathBuf,
     /// The tasks of the delegation server and of the device.
     tasks: JoinSet<()>,

@@ -161,7 +161,7 @@ struct Story<'a> {
     /// The membership of the switch.
     membership: Membership,
     outsider: Outsider,
-    /// The requests of the switch that the outsider has received.
+    /// The requests that the switch sent, and that the outsider received.
     recorded: Vec<Vec<u8>>,
     /// The expected numbers of records that each lamp has dropped, in the order of the lamps.
     dropped: Vec<Dropped>,

@@ -66,9 +66,9 @@ pub(super) struct AccessControl {
 /// The interface for administrators, while it runs.
 pub(super) struct Administration {
     pub(super) url: String,
-    /// The certificate that clients of the interface trust.
+    /// The path of the certificate that clients of the interface trust.
     pub(super) ca: PathBuf,
-    /// The file with the token that creates the first API key.
+    /// The path of the bootstrap token, which creates the first API key.
     pub(super) bootstrap: PathBuf,
     serving: tokio::task::JoinHandle<()>,
 }
@@ -274,9 +274,9 @@ pub(super) struct Subscriber {
     reading: Arc<Mutex<Option<String>>>,
     access: Session,
     server: Arc<Server>,
-    /// The sessions that ended because their keys were revoked.
+    /// Receives each session that ended because its key was revoked.
     pub(super) revoked: mpsc::Receiver<server::Session>,
-    /// The identities of failed handshakes, each with the reason.
+    /// Receives the session identity of each failed handshake, and the reason of the failure.
     failed: mpsc::Receiver<(String, String)>,
     following: tokio::task::JoinHandle<()>,
 }

@@ -1,6 +1,6 @@
-//! Tests a cluster of three members of etcd and two access control servers (replicas) under load. Each runs on a
-//! separate host. The test kills the leader of etcd and a replica. It cuts a replica off from etcd for a short and for
-//! a long time, and it cuts off the leader of etcd.
+//! Tests a cluster of three members of etcd and two access control servers (replicas) under load. Each member and each
+//! replica runs on a separate host. The test kills the leader of etcd and a replica. It cuts a replica off from etcd
+//! for a short and for a long time, and it cuts off the leader of etcd.
 //!
 //! `./ci.sh cluster` runs the test, which writes the counts to `target/cluster.json`. It needs root for the network
 //! namespaces, and the programs `etcd`, `ip` and `curl`. `TEGMEN_CLUSTER_SEED` selects other times and another replica.

@@ -23,8 +23,8 @@ use works::{Scene, Server};
 const OF_SERVER: &[u8] = b"a value of the delegation server";
 const OF_DEVICE: &[u8] = b"a value of the device";
 
-/// Starts a server with a certificate. Both servers use the same ticket keys. The resource `/value` has the value
-/// `value`.
+/// Starts a server with a certificate. The two servers of a test use the same ticket keys. The resource `/value` has
+/// the value `value`.
 fn end(dir: &Path, value: &[u8]) -> Server {
     let value = format!("/value={}", str::from_utf8(value).unwrap());
     let options = ["--value", &value, "--anonymous", "GET /value", "--shards", "1", "--json"];
@@ -50,7 +50,7 @@ struct Peer {
     dir: PathBuf,
 }
 
-/// An open session of the peer, with all its datagrams.
+/// An open session of the peer, and all datagrams of this session.
 struct Seen {
     _session: Session,
     value: Vec<u8>,

@@ -5,8 +5,8 @@
 //!             controller, members of a group  --- field ---  hub
 //! ```
 //!
-//! The switches are in the namespace `hub`. All namespaces need root and the program `ip`. They disappear when the
-//! [`Network`] is dropped.
+//! The switches are in the namespace `hub`. To make namespaces, a test needs root and the program `ip`. The namespaces
+//! disappear when the [`Network`] is dropped.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;

@@ -30,7 +30,7 @@ pub(super) const BY_LEASE: &str = "CREATE INDEX by_lease ON versions (lease, rev
 const MOST: usize = 10_000;
 /// Number of bytes of values after which a page of a scan ends.
 const PAGE_BYTES: usize = 4 << 20;
-/// A page of a scan with this number of rows or more is decrypted by two threads.
+/// Minimum number of rows in a page of a scan that two threads decrypt.
 const LONG_PAGE: usize = 512;
 
 const DELETED: i64 = 0;

@@ -52,7 +52,7 @@ impl Random {
     }
 }
 
-/// The kind of a file, which its name shows.
+/// The kind of a file. The name of a file shows its kind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Kind {
     Database,
