@@ -1,4 +1,4 @@
-//! The interface for administrators, and a request that passed its checks.
+//! The interface for administrators, and the requests that passed the checks of this interface.
 
 use crate::attempts::Attempts;
 use crate::authority::LoginAuthority;

@@ -51,7 +51,8 @@ impl<'s> Description<'s> {
         Self { schemas, parameters: Vec::new(), body: None, responses: BTreeMap::new(), codes: BTreeSet::new() }
     }
 
-    /// Adds a parameter of the request. `place` is `path`, `query` or `header`, and `meaning` is its description.
+    /// Adds a parameter of the request. `place` is `path`, `query` or `header`, and `meaning` is the description of the
+    /// parameter.
     pub(crate) fn parameter(&mut self, name: &str, place: &str, is_required: bool, meaning: &str, schema: &Value) {
         self.parameters.push(json!({
             "name": name,

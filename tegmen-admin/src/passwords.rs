@@ -23,7 +23,7 @@ const WAITING: usize = 16;
 /// A password, which is wiped on drop.
 pub(crate) type Password = Zeroizing<String>;
 
-/// Checks a user's new password before it is stored.
+/// Refuses a new password that is too short, too long, or contains the name of the user.
 pub(crate) fn check(password: &str, name: &str) -> Result<(), Problem> {
     let invalid = |why: &str| Err(Problem::new(Code::InvalidUser, why));
     match password.chars().count() {
@@ -86,8 +86,8 @@ impl Passwords {
         Ok(Self { places, running, compared: AtomicU64::new(0), nobody })
     }
 
-    /// Waits until a hash may be computed. Refuses if too many computations wait already. The caller must keep the
-    /// returned permits until the computation has ended.
+    /// Waits until a hash may be computed. Returns a refusal if too many computations wait already. The caller must
+    /// keep the returned permits until the computation has ended.
     async fn turn(&self) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), Problem> {
         let busy = || Problem::new(Code::TooManyLogins, "too many passwords are compared now: try again in a second");
         let place = self.places.try_acquire().map_err(|_| busy())?;

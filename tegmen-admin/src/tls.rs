@@ -41,8 +41,9 @@ struct Accepted {
 }
 
 impl Tls {
-    /// Makes the configuration from the certificates of the interface, the private key of its first certificate, and
-    /// the accepted client certificates. If `clients` is `None`, the interface accepts no client certificate.
+    /// Makes the configuration from the certificates of the interface, the private key of the first of these
+    /// certificates, and the accepted client certificates. If `clients` is `None`, the interface accepts no client
+    /// certificate.
     ///
     /// # Errors
     /// The reason why the certificates, the key or the authorities cannot be used.

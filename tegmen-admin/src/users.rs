@@ -28,7 +28,7 @@ use zeroize::Zeroizing;
 const USERS: &str = "admin/user/";
 /// The default lifetime of a login certificate in seconds.
 pub(crate) const LIFETIME: u32 = 8 * 3600;
-/// The lifetimes of a login certificate that an operator may set, in seconds: at least a minute, at most 30 days.
+/// The lifetimes that an operator may set for a login certificate, in seconds: at least a minute, at most 30 days.
 const LIFETIMES: std::ops::RangeInclusive<u32> = 60..=30 * 24 * 3600;
 /// Maximum number of users.
 const MOST: usize = 10_000;
@@ -253,8 +253,8 @@ pub(crate) async fn change<S: Store>(
     }
 }
 
-/// Removes a user, and ends the user's certificates and connections. If an error occurs on the way, the user remains,
-/// but is disabled, and the operator can repeat the request.
+/// Removes a user, and ends the user's certificates and connections. If an error occurs during the removal, the user
+/// remains, but is disabled, and the operator can repeat the request.
 pub(crate) async fn remove<S: Store>(
     api: Arc<Api<S>>,
     by: Principal,

@@ -55,7 +55,7 @@ impl Operator {
     }
 }
 
-/// Returns the file of the member with this number from an answer.
+/// Returns the file of a member from `answer`. `number` is the index of the file in the answer.
 fn file(answer: &Answer, number: usize) -> MemberFile {
     let digits = answer.body["files"][number]["file"].as_str().unwrap_or_else(|| panic!("{answer:?}"));
     MemberFile::parse(&from_hex(digits).unwrap()).unwrap()

@@ -46,7 +46,8 @@ pub(crate) struct Connect {
     #[command(flatten)]
     agreeing: Agreeing,
     /// Keep the DTLS session in FILE, or in a file in FILE if FILE is a directory. The next command continues this
-    /// session instead of a new handshake. The session is encrypted with the key in FILE.key, which must stay secret.
+    /// session, and performs no new handshake. The session is encrypted with the key in FILE.key, which must stay
+    /// secret.
     #[arg(long, value_name = "FILE", env = "TEGMEN_SESSION")]
     session: Option<PathBuf>,
     /// Keep the secrets that resume DTLS sessions in this directory, one file per server. A resumed session needs no

@@ -133,7 +133,7 @@ struct Named {
 /// The configuration of a device.
 #[derive(Args)]
 struct Configuration {
-    /// The address and port at which the device takes requests of its server.
+    /// The address and port at which the device receives requests from its server.
     #[arg(long, value_name = "IP:PORT")]
     address: Option<SocketAddr>,
     /// A scope that the device knows: rules with a comma between them, such as 'GET /temp,PUT /light'; may be

@@ -1,4 +1,4 @@
-//! `tegmen device`: the devices of an access control server, over its HTTPS interface.
+//! `tegmen device`: manages the devices of an access control server, over the HTTPS interface of this server.
 
 use crate::admin::{Admin, after, done, pages, rfc3339_of, save_once, secret, segment, shown_once};
 use crate::ca::read_certificate;

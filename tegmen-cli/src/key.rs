@@ -1,4 +1,4 @@
-//! `tegmen key`: the API keys of an access control server, over its HTTPS interface.
+//! `tegmen key`: manages the API keys of an access control server, over the HTTPS interface of this server.
 
 use crate::admin::{Admin, after, done, rfc3339_of, save_once, segment, shown_once};
 use crate::output::{Failure, Output, printable};

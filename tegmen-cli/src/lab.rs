@@ -173,8 +173,8 @@ fn run_paper(out: Output, plan: &papers::plans::Plan, kept: &Kept) -> Result<Exi
     Ok(print_figures(out, &figures.map_err(Failure::io)?))
 }
 
-/// Prints the figures of a paper beside the measured figures. Returns the exit code 1 if figures differ that should
-/// agree.
+/// Prints the figures of a paper beside the measured figures. Returns the exit code 1 if a measured figure should agree
+/// with a figure of the paper, but differs.
 fn print_figures(out: Output, figures: &[Figure]) -> ExitCode {
     let differs = figures.iter().any(|figure| figure.verdict == figure::DIFFERS);
     print_rows(out, figures, || figure::table(figures));

@@ -128,7 +128,7 @@ enum Command {
     User(user::Users),
     /// Log in at a delegation server with a password: get a certificate, with which a DTLS client opens delegated sessions.
     Login(login::Login),
-    /// Make, verify and restore backups of a database of state or of access control.
+    /// Make, verify and restore backups of a server's database.
     Backup(backup::Backup),
     /// Verify the audit log of an access control server.
     Audit(audit::Audit),
@@ -139,7 +139,7 @@ enum Command {
     /// Give a device and its delegation server one common address, for peers that identify a session by the address of
     /// the server.
     Steer(steer::Steer),
-    /// Run a forwarder of Named Data Networking, fetch and publish signed packets by name.
+    /// Run a forwarder of Named Data Networking, or fetch and publish signed packets by name.
     Ndn(ndn::Ndn),
     /// Run the laboratory: reproduce the measurements of papers, and measure the motes.
     Lab(lab::Lab),

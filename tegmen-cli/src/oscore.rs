@@ -115,8 +115,8 @@ struct New {
     /// restored from a backup. Without this option, the context is refused in this case.
     #[arg(long)]
     rederivation: bool,
-    /// Right of the owner of the first directory at the other endpoint, as "METHOD /path"; may be repeated. Default:
-    /// all rights.
+    /// A right that the owner of the first directory has at the other endpoint, as "METHOD /path"; may be repeated.
+    /// Default: all rights.
     #[arg(long)]
     allow: Vec<String>,
 }

@@ -19,7 +19,8 @@ pub(crate) struct Revoke {
     /// Hash of an access token as in the audit log, 66 hexadecimal digits.
     #[arg(long, value_name = "HASH", conflicts_with = "session", requires = "concerned")]
     hash: Option<String>,
-    /// Name of a device that the server notifies of the revoked token: its publisher or its client; may be repeated.
+    /// Name of a device that the server notifies of the revoked token: the publisher or the client of the token; may be
+    /// repeated.
     #[arg(long, value_name = "NAME", conflicts_with = "session")]
     concerned: Vec<String>,
     /// Seconds for which the server lists the revoked token. Choose at least the remaining lifetime of the token.

@@ -157,9 +157,9 @@ impl Sections {
         Ok(config)
     }
 
-    /// Returns the path of the file that keeps certificates of clients over a restart. The path is the path of the file
-    /// with the ticket keys, followed by the extension `.clients`. Without ticket keys it is the path of the state,
-    /// followed by this extension.
+    /// Returns the path of the file that keeps certificates of clients over a restart: the path of the file with the
+    /// ticket keys, followed by the extension `.clients`. If the server has no file with ticket keys, the path begins
+    /// with the path of the state.
     fn clients_file(&self) -> Option<PathBuf> {
         let sessions = &self.sessions;
         let mut file = sessions.ticket_keys.as_ref().or(sessions.state.as_ref())?.clone().into_os_string();

@@ -1,4 +1,4 @@
-//! `tegmen user`: the users of a delegation server, over its HTTPS interface.
+//! `tegmen user`: manages the users of a delegation server, over the HTTPS interface of this server.
 
 use crate::admin::{Admin, segment};
 use crate::output::{Failure, Output, printable};

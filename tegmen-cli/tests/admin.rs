@@ -281,8 +281,8 @@ fn a_command_whose_response_is_lost_says_that_the_change_may_be_made() {
     taking.join().unwrap();
 }
 
-/// Writes an authority to the file `ca`, and a certificate of this authority with its private key to NAME.pem and
-/// NAME.key. Returns the SHA-256 of the certificate.
+/// Writes an authority to the file `ca`. Writes a certificate of this authority to NAME.pem, and the private key of the
+/// certificate to NAME.key. Returns the SHA-256 of the certificate.
 fn client(dir: &Path, ca: &str, name: &str) -> String {
     let (key, own) = (rcgen::KeyPair::generate().unwrap(), rcgen::KeyPair::generate().unwrap());
     let mut params = rcgen::CertificateParams::new(vec![]).unwrap();

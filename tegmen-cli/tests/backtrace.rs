@@ -65,7 +65,7 @@ fn short(name: &str) -> String {
     plain.rsplit("::").next().unwrap_or_default().to_owned()
 }
 
-/// Makes an OSCORE context of the client and one of the server in `dir`.
+/// Makes two OSCORE contexts in `dir`: the context of the client, and the context of the server.
 fn create_contexts(dir: &Path) {
     let context = ContextFile {
         sender_id: vec![1],

@@ -1,5 +1,5 @@
-//! Tests members of a group as processes. They join at the controller of a server, and a switch sends requests to its
-//! lamps over IPv4 multicast.
+//! Tests members of a group as processes. The members join at the controller of a server. Then a switch sends requests
+//! to the lamps over IPv4 multicast.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "each test uses its part")]

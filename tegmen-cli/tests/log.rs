@@ -69,7 +69,7 @@ async fn refused_hellos_of_one_network_are_summed_up() {
     assert!(refused.len() < hellos as usize / 2, "{} lines", refused.len());
 }
 
-/// Returns the events in the log. Checks that each has a time and a level.
+/// Returns the events in the log. Checks that each event has a time and a level.
 fn events(lines: &[String]) -> Vec<Value> {
     let events: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(events.iter().all(|event| event["time"].as_str().is_some_and(|time| time.ends_with('Z'))), "{events:?}");

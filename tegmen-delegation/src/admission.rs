@@ -33,7 +33,8 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         Self { refused: [0; REFUSED], len: 0, kept_len: 0, time: None, refusals: Refusals([0; 6]) }
     }
 
-    /// Replaces the list by the list in the memory. `load` writes the list and returns its length.
+    /// Replaces the list of refused connections by the list in the memory of the device. `load` writes the list and
+    /// returns its length.
     pub(crate) fn load<E>(&mut self, load: impl FnOnce(&mut [u32]) -> Result<usize, E>) -> Result<(), E> {
         self.clear();
         self.len = load(&mut self.refused)?;

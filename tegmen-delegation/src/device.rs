@@ -23,8 +23,8 @@ pub trait Memory {
     /// The error type of the hardware.
     type Error;
 
-    /// Reads the epoch that was stored last into `epoch`, and the numbers of the connections that were refused in this
-    /// epoch into `refused`. Returns the count of these numbers.
+    /// Writes the epoch that was stored last to `epoch`. Writes the numbers of the connections that were refused in
+    /// this epoch to `refused`, and returns the count of these numbers.
     ///
     /// # Errors
     /// [`Lost`] if there is no epoch, or if `refused` is too short.
@@ -151,7 +151,8 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         self.epoch.number
     }
 
-    /// Returns the pre-shared key for a session with the delegation server that uses this PSK identity.
+    /// Returns the pre-shared key for a session with the delegation server. `identity` is the PSK identity in the
+    /// handshake of this session.
     pub fn psk<C: Crypto>(&self, identity: &[u8]) -> Secret<PSK_LEN> {
         self.epoch.key.psk::<C>(identity)
     }
@@ -162,10 +163,10 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         self.admission.set_time(now, seconds);
     }
 
-    /// Begins the epoch `number`, which must follow the present epoch. `exported` is the keying material under
-    /// [`EXPORTER`](crate::EXPORTER) of the session with the server. From now on, the device refuses all tickets and
-    /// sessions of the previous epoch, and its list of refused connections is empty. If `number` is the number of the
-    /// present epoch, this function changes nothing.
+    /// Begins the epoch `number`, which must follow the present epoch. `exported` is the keying material that the
+    /// session with the server exports under the label [`EXPORTER`](crate::EXPORTER). From now on, the device refuses
+    /// all tickets and sessions of the previous epoch, and its list of refused connections is empty. If `number` is the
+    /// number of the present epoch, this function changes nothing.
     ///
     /// The owner of the device must then close all DTLS sessions whose principal belongs to a
     /// [`Connection`](crate::Connection).

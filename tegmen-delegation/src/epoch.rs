@@ -24,7 +24,8 @@ pub const CHECK_LEN: usize = 8;
 pub struct DeviceKey(pub Secret<PSK_LEN>);
 
 impl DeviceKey {
-    /// Returns the pre-shared key for a session between device and server with the PSK identity `identity`.
+    /// Returns the pre-shared key for a session between device and server. `identity` is the PSK identity in the
+    /// handshake of this session.
     pub fn psk<C: Crypto>(&self, identity: &[u8]) -> Secret<PSK_LEN> {
         let mut psk = Secret::zeroed();
         derive::<C>(self.0.expose(), b"session\0", identity, psk.expose_mut());

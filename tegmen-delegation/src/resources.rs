@@ -18,8 +18,8 @@ use tegmen::time::Instant;
 pub struct Resources<'d, M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize> {
     /// The device whose state the resources read and change.
     pub device: &'d RefCell<Device<M, REFUSED, SESSIONS, HANDLE>>,
-    /// The keying material of the session with the delegation server under [`EXPORTER`](crate::EXPORTER). `None` if
-    /// there was no such session yet.
+    /// The keying material that the session with the delegation server exports under the label
+    /// [`EXPORTER`](crate::EXPORTER). `None` if there was no such session yet.
     pub exported: Option<Secret<PSK_LEN>>,
     /// The present time. The owner of this value sets it before each call.
     pub now: Instant,
@@ -43,7 +43,7 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
     Resources<'_, M, REFUSED, SESSIONS, HANDLE>
 {
     /// Exports the keying material of a new session with the delegation server. Call this function for each
-    /// [`Event::Established`](tegmen::endpoint::Event). For a session with any other peer it does nothing.
+    /// [`Event::Established`](tegmen::endpoint::Event). For a session with any other peer the function does nothing.
     pub fn established<C: Crypto, P: Peers, R: Roles>(&mut self, endpoint: &mut Endpoint<P, R>, peer: PeerId) {
         if endpoint.peers.peer(peer).is_some_and(|peer| peer.principal() == SERVER) {
             let exported = self.exported.get_or_insert_with(Secret::zeroed);

@@ -8,8 +8,8 @@ use tegmen::cx::Cx;
 use tegmen::dtls::{CipherSuite, Found, Resumption, SessionState, Suites};
 use tegmen::time::Instant;
 
-/// The sessions of a device, for [`Resuming`](tegmen::dtls::Resuming). The owner of the device must borrow it only
-/// between the calls of its endpoint. If the device is borrowed during a call, the endpoint refuses the session.
+/// The sessions of a device, for [`Resuming`](tegmen::dtls::Resuming). The owner of the device must borrow the device
+/// only between the calls of its endpoint. If the device is borrowed during a call, the endpoint refuses the session.
 #[derive(Debug)]
 pub struct Sessions<'d, M, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize>(
     pub &'d RefCell<Device<M, REFUSED, SESSIONS, HANDLE>>,

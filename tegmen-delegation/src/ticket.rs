@@ -78,7 +78,7 @@ impl Delegation {
         Ok(state)
     }
 
-    /// Reads the form that [`Self::state`] returns.
+    /// Reads a delegation from the bytes that [`Self::state`] returned.
     pub(crate) fn read(state: &[u8; STATE_LEN]) -> Self {
         let &[high, low, ref master @ .., _, _, _, _, _, _, _, _, _, _, _, _] = state;
         let (principal, since, expires) = terms(state);

@@ -32,8 +32,8 @@ impl<'p> Fragments<'p> {
         Ok(Self { packet, headers: Compressed::of(packet, hop, contexts)?, tag, sent: None })
     }
 
-    /// Prepares a payload for the link. The payload belongs to another network layer than IPv6. It must begin with the
-    /// dispatch of that network layer, in a page of RFC 8025.
+    /// Prepares a payload for the link. The payload belongs to another network layer than IPv6. The payload must begin
+    /// with the dispatch of that network layer, in a page of RFC 8025.
     ///
     /// # Errors
     /// [`Truncated`] if the payload does not begin with such a dispatch, or is too long for fragments.

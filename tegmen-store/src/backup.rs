@@ -95,13 +95,13 @@ pub enum BackupError {
     State(#[from] StateError),
 }
 
-/// Returns a function that makes an error of this module from an error of the system for `file`.
+/// Returns a function that converts an error of the system into an error of this module. Both errors concern `file`.
 fn failed(file: &Path) -> impl Fn(io::Error) -> BackupError {
     let file = file.display().to_string();
     move |source| BackupError::File { file: file.clone(), source }
 }
 
-/// Returns a function that makes an error of this module from an error of SQLite in `file`.
+/// Returns a function that converts an error of SQLite into an error of this module. Both errors concern `file`.
 fn spoiled(file: &Path) -> impl Fn(rusqlite::Error) -> BackupError {
     let file = file.display().to_string();
     move |error| BackupError::Damaged { file: file.clone(), why: error.to_string() }

@@ -140,8 +140,8 @@ fn numbers(store: &Database) -> BTreeMap<String, (u64, Revision)> {
     page.entries.iter().map(row).collect()
 }
 
-/// Restores a backup without [`backup::restore`]: writes the database in the backup to its old path, and removes the
-/// identity of the `.place` file from the database.
+/// Restores a backup without [`backup::restore`]: writes the database in the backup to the old path of the database,
+/// and removes the identity of the `.place` file from the database.
 fn restore_naively(scene: &Scene) {
     let backup = std::fs::read(scene.file("backup")).unwrap();
     let at = backup.windows(2).position(|two| two == b"\n\n").unwrap() + 2;

@@ -81,7 +81,7 @@ fn each_sync_is_needed_or_another_one_does_its_work() {
 
 /// Number of power cuts, if `TEGMEN_POWER_CUTS` is not set.
 const CUTS: u64 = 10_000;
-/// Number of power cuts within which the absence of a needed synchronization must cause a fault.
+/// Maximum number of power cuts until a test that leaves out a needed synchronization must find a fault.
 const MOST_WITHOUT_SYNC: u64 = 10_000;
 
 /// Number of power cuts in a test that leaves out one redundant synchronization.

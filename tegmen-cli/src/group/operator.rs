@@ -1,4 +1,4 @@
-//! Commands for the groups of a controller, over the HTTPS interface of its server.
+//! Commands for the groups of a controller. They use the HTTPS interface of the server that contains the controller.
 
 use crate::admin::{Admin, done, pages, save_once, segment};
 use crate::events::watch;
@@ -87,7 +87,7 @@ impl FromStr for First {
     }
 }
 
-/// A first member that answers requests, so that it has an address.
+/// A first member that answers requests. Such a member has an address.
 #[derive(Clone)]
 pub(super) struct Listener(First);
 

@@ -46,7 +46,8 @@ struct Repeat {
     more: u64,
 }
 
-/// The left-out events for each pair of an event kind and a network prefix. The number of pairs is limited.
+/// Counts of the events that the log left out, one for each pair of an event kind and a network prefix. The number of
+/// pairs is limited.
 #[derive(Default)]
 pub(super) struct Repeats(HashMap<(&'static str, Prefix), Repeat>);
 

@@ -53,7 +53,8 @@ pub(super) enum Verification {
 }
 
 impl Verification {
-    /// Returns the verification with the given anchors. Without an anchor, returns [`Self::Digest`].
+    /// Returns the way in which packets are verified with the given anchors. Without an anchor, returns
+    /// [`Self::Digest`].
     pub(super) fn of(trusted: &Trusted) -> Result<Self, Failure> {
         Ok(trusted.trust()?.map_or(Self::Digest, |trust| Self::Trust(Box::new(trust))))
     }

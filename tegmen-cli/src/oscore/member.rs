@@ -12,7 +12,7 @@ use tegmen_host::hex::to_hex;
 
 #[derive(Args)]
 pub(super) struct NewGroup {
-    /// Directory for the group; its last part is the name of the group.
+    /// Directory for the group; the last part of this path is the name of the group.
     dir: PathBuf,
     /// Names of all members, 2 to 256.
     #[arg(required = true, num_args = 2.., value_name = "NAME")]

@@ -153,7 +153,8 @@ impl Delegation {
 }
 
 impl Role {
-    /// Opens the server on the store of access control, with these certificates of devices.
+    /// Opens the server of delegated sessions, which uses the store of access control. `certificates` are the
+    /// certificates of devices.
     pub(crate) async fn open(certificates: Arc<dyn Certificates>, access: &access::Role) -> Result<Self, Failure> {
         let (service, rows) = access.shared();
         let audit = service.audit().clone();

@@ -99,8 +99,9 @@ impl Groups {
 }
 
 impl Role {
-    /// Opens a controller on the store of access control, without periodic epochs. `name` is the name of the controller
-    /// in rules of the policy, where it counts as a publisher. `key` signs rekey messages.
+    /// Opens a controller that uses the store of access control. The controller begins no periodic epochs. `name` is
+    /// the name of the controller in rules of the policy, where the controller counts as a publisher. `key` signs rekey
+    /// messages.
     pub(crate) fn open(
         name: &str,
         key: Option<Arc<dyn Signer>>,

@@ -36,7 +36,8 @@ pub(super) struct Shown {
     pub(super) counts: Counts,
     pub(super) pulse: Pulse,
     pub(super) operation: watch::Receiver<Operation>,
-    /// The outbox of the controller of groups; `None` if the server controls no groups.
+    /// The outbox of the controller of groups, which is the queue of messages that wait to be sent. `None` if the
+    /// server controls no groups.
     pub(super) outbox: Option<Outbox>,
     /// The server of delegated sessions; `None` if the server delegates no sessions.
     pub(super) delegations: Option<Arc<Delegations<Rows>>>,

@@ -221,8 +221,8 @@ impl Running {
         self.groups.as_ref().map(|role| role.outbox.clone())
     }
 
-    /// Starts the connections with delegated devices on the runtime, if the server delegates sessions. The task ends
-    /// when the returned value is dropped.
+    /// Starts the task of the server of delegated sessions on the runtime, if the server delegates sessions. The task
+    /// ends when the returned value is dropped.
     pub(super) fn delegate(&self) -> JoinSet<()> {
         self.delegation.as_ref().map(delegation::Role::start).unwrap_or_default()
     }

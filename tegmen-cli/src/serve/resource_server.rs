@@ -1,4 +1,4 @@
-//! A resource server with the OSCORE profile of ACE as a part of `tegmen serve`.
+//! A resource server as a part of `tegmen serve`. It uses the OSCORE profile of ACE.
 
 use super::config_file::Mistake;
 use super::contexts::ServedContexts;

@@ -37,9 +37,9 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Removes the inherited TCP listener that is bound to `address` from the sockets, and returns the listener. The
-    /// HTTP pages are served there. Returns `None` if there is no such listener. Fails if the process inherited another
-    /// TCP listener.
+    /// Removes the inherited TCP listener that is bound to `address` from the sockets, and returns the listener. This
+    /// listener serves the HTTP pages. Returns `None` if there is no such listener. Fails if the process inherited
+    /// another TCP listener.
     pub(super) fn take_listener(
         &mut self,
         address: Option<std::net::SocketAddr>,

@@ -25,7 +25,7 @@ const EVICTED: &str = "attic";
 const OF_SWITCH: u8 = 9;
 const OF_VISITOR: u8 = 10;
 const OF_OUTSIDER: u8 = 66;
-/// The number of the first step of this part of the tour.
+/// The number of the first step of the group in the tour.
 const FIRST: usize = 6;
 
 /// The members of the group.

@@ -1,5 +1,5 @@
 //! The load on the two access control servers, which are called replicas. Devices ask both replicas for keys, tokens
-//! and rights, and administrators make changes through both.
+//! and rights, and administrators make changes through both replicas.
 
 use crate::administrator::{Administrator, in_an_hour};
 use crate::operator::{SHARED_KEY, runtime};

@@ -15,7 +15,7 @@ use tegmen::secret::Secret;
 use tegmen_host::hex::from_hex;
 use tegmen_tickets::{TICKET_KEY_LEN, TicketKey};
 
-/// Length of a write key in bytes. The next constant is the length of its salt (RFC 6655, section 3).
+/// Length of a write key in bytes. The next constant is the length of the salt of a write key (RFC 6655, section 3).
 const KEY_LEN: usize = 16;
 const SALT_LEN: usize = 4;
 const TAG_LEN: usize = 8;
@@ -61,9 +61,8 @@ pub(crate) struct Spy<'s> {
 }
 
 impl Spy<'_> {
-    /// Tries all bytes that the attacker has as a secret of the kind `held`, and also the memory decoded from
-    /// hexadecimal text. Returns the contents of the records that the first matching secret decrypts; empty if none
-    /// matches.
+    /// Searches all bytes of the attacker for a secret of the kind `held`, also the memory decoded from hexadecimal
+    /// text. Returns the contents of the records that the first matching secret decrypts; empty if no secret matches.
     pub(crate) fn opened(&self, held: Held) -> Vec<Vec<u8>> {
         let session = Wire::of(self.datagrams);
         assert!(session.records.len() >= 4, "both messages Finished, a request and a response");
@@ -197,8 +196,8 @@ impl Wire {
         self.opened_with([&client, &server])
     }
 
-    /// Returns the contents of the records that a key with its salt decrypts. The first value is for records of the
-    /// client, the second for records of the server.
+    /// Returns the contents of the records that `client` or `server` decrypts. Each of the two values is a key with its
+    /// salt: `client` for the records of the client, and `server` for the records of the server.
     fn opened_with(&self, [client, server]: [&[u8; KEY_LEN + SALT_LEN]; 2]) -> Vec<Vec<u8>> {
         let open = |record: &Protected| {
             let key = if record.is_of_client { client } else { server };

@@ -25,7 +25,7 @@ pub(crate) fn secret(dir: &Path, name: &str, text: &str) {
     std::fs::set_permissions(dir.join(name), PermissionsExt::from_mode(0o600)).unwrap();
 }
 
-/// Changes the state of a server that does not run, in its store.
+/// Changes the state in the store of a server that does not run.
 pub(crate) fn with_state(dir: &Path, change: impl AsyncFnOnce(&State<Database>)) {
     let key = SealingKey::from_file(&dir.join("sealing.key")).unwrap();
     let options = Options { sealing: Some(Arc::new(key)), ..Options::default() };

@@ -2,7 +2,7 @@
 
 use tegmen_flash::{Flash, Page, RECORD_LEN};
 
-/// Two pages of flash memory. If `power` is set, the power is cut after this number of programmed or erased bytes.
+/// Two pages of flash memory. If `power` is set, the power is cut after `power` bytes were programmed or erased.
 #[derive(Clone, Debug)]
 pub struct Model {
     pages: [Vec<u8>; 2],

@@ -30,7 +30,7 @@ pub(super) const BY_LEASE: &str = "CREATE INDEX by_lease ON versions (lease, rev
 const MOST: usize = 10_000;
 /// Number of bytes of values after which a page of a scan ends.
 const PAGE_BYTES: usize = 4 << 20;
-/// Minimum number of rows in a page of a scan that two threads decrypt.
+/// If a page of a scan has at least this number of rows, two threads decrypt the page.
 const LONG_PAGE: usize = 512;
 
 const DELETED: i64 = 0;

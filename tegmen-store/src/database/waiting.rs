@@ -12,8 +12,8 @@ use rusqlite::Connection;
 pub(super) struct Waiting(Vec<Watcher>);
 
 impl Waiting {
-    /// Answers a call if there are changes for it. Otherwise keeps the call until a commit changes a row with its
-    /// prefix.
+    /// Answers a call if there are changes for it. Otherwise keeps the call until a commit changes a row whose key
+    /// begins with the prefix of the call.
     pub(super) fn ask(
         &mut self,
         connection: &Connection,

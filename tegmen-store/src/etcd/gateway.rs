@@ -61,8 +61,8 @@ type Connection = SendRequest<Full<Bytes>>;
 /// The members of a cluster, and the connections to them.
 pub(super) struct Gateway {
     members: Vec<String>,
-    /// The index of the member to which the gateway sends each request first. When this member fails, the next member
-    /// in `members` takes its place.
+    /// The index of the member to which the gateway sends each request first. When this member fails, the index of the
+    /// next member in `members` replaces it.
     first: AtomicUsize,
     /// Open connections without a request. Each has the index of its member and the time of the last answer.
     idle: Mutex<Vec<(usize, Instant, Connection)>>,
@@ -134,8 +134,8 @@ impl Gateway {
         Ok(Stream { member, name, body: response.into_body(), received: Vec::new() })
     }
 
-    /// Handles a failure of `member`. If the gateway sends each request to `member` first, the next member takes this
-    /// place from now on. Closes the idle connections to `member`.
+    /// Handles a failure of `member`. If the gateway sends each request to `member` first, it sends each request to the
+    /// next member first from now on. Closes the idle connections to `member`.
     fn leave(&self, member: usize) {
         let next = (member + 1) % self.members.len().max(1);
         // Another call may have left it already.
