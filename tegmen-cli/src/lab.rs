@@ -273,8 +273,8 @@ impl Progress {
         self.all.store(all, Ordering::Relaxed);
     }
 
-    /// Sets the name of the plan that runs now. If this plan is not the previous one, the count of finished runs begins
-    /// with 0 again.
+    /// Sets the name of the plan that runs now. If this name differs from the name of the previous plan, the count of
+    /// finished runs begins with 0 again.
     fn begin(&self, what: &str) {
         if self.bar.message() != what {
             self.bar.set_message(what.to_owned());

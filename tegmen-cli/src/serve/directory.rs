@@ -56,8 +56,8 @@ impl Directory {
         Ok(Some(Registering { directory, config, name, base, lifetime }))
     }
 
-    /// Starts the registration on the runtime, if a directory is given. The task ends when the returned value is
-    /// dropped.
+    /// Starts a task that registers this server at a directory, if the options name a directory. The task runs on the
+    /// runtime until the returned value is dropped.
     pub(super) fn start(&self, resources: &Resources, log: &Log) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         // The settings were checked before.

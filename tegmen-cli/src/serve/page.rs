@@ -61,7 +61,8 @@ impl Shown {
     }
 }
 
-/// Returns the counts of a server of delegated sessions, and the present state of its devices in numbers.
+/// Returns the counts of a server of delegated sessions since its start, and the present numbers of its devices and of
+/// the devices that have problems.
 fn delegation_totals(server: &Delegations<Rows>) -> DelegationTotals {
     let counts: DelegationCounts = server.counts();
     let devices = server.list(None, usize::MAX);

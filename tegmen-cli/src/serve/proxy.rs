@@ -79,8 +79,8 @@ impl ProxyOptions {
         Proxy::new(config).map(Some).map_err(Failure::usage)
     }
 
-    /// Serves HTTP clients on the runtime, if the options allow HTTP clients to use the proxy. `addresses` are the
-    /// addresses at which the CoAP server listens. The service ends when the returned value is dropped.
+    /// Starts a task that serves HTTP clients, if the options allow HTTP clients to use the proxy. `addresses` are the
+    /// addresses at which the CoAP server listens. The task runs on the runtime until the returned value is dropped.
     pub(super) async fn serve_http(
         &self,
         addresses: &[Listen],

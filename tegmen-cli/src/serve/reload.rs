@@ -234,14 +234,14 @@ impl Running {
         self.device.as_ref().map(start).unwrap_or_default()
     }
 
-    /// Starts to register the resources at a resource directory on the runtime, if the options name a directory. The
-    /// task ends when the returned value is dropped.
+    /// Starts a task that registers the resources of the server at a resource directory, if the options name a
+    /// directory. The task runs on the runtime until the returned value is dropped.
     pub(super) fn register(&self) -> JoinSet<()> {
         self.sections().directory.start(&self.application, &self.log)
     }
 
-    /// Starts to read the list of revoked tokens on the runtime, if the server is a resource server and its options
-    /// name the server of this list. The task ends when the returned value is dropped.
+    /// Starts a task that reads the list of revoked tokens, if the server is a resource server and its options name the
+    /// server of this list. The task runs on the runtime until the returned value is dropped.
     pub(super) fn follow_revocations(&self) -> JoinSet<()> {
         self.sections().resource_server.start(self.tokens.as_ref(), &self.log)
     }
@@ -256,8 +256,8 @@ impl Running {
         self.proxy.clone()
     }
 
-    /// Serves HTTP clients of the proxy on the runtime, if the options allow them, until the returned value is
-    /// dropped.
+    /// Starts a task that serves the HTTP clients of the proxy, if the options allow HTTP clients. The task runs on the
+    /// runtime until the returned value is dropped.
     pub(super) async fn serve_http(&self) -> Result<JoinSet<()>, Failure> {
         let Sections { proxy, limits, .. } = self.sections();
         proxy.serve_http(self.server.addresses(), limits.max_body, &self.log).await

@@ -85,8 +85,8 @@ impl ResourceServer {
         }
     }
 
-    /// Starts to read the list of revoked tokens on the runtime, if the options name a server for it. The task ends
-    /// when the returned value is dropped.
+    /// Starts a task that reads the list of revoked tokens, if the options name a server for this list. The task runs
+    /// on the runtime until the returned value is dropped.
     pub(super) fn start(&self, tokens: Option<&Tokens>, log: &Log) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         // The settings were checked before.
