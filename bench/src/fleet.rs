@@ -84,8 +84,8 @@ impl Fleet {
         })
     }
 
-    /// Returns the number that a member has in [`Self::crowd`]. A /24 network has 256 numbers, of which only the first
-    /// `of_prefix` are used.
+    /// Returns the number of a member's address, counted from the address [`FIRST`]. Each /24 network has 256 addresses,
+    /// of which members use only the first `of_prefix`.
     const fn in_crowd(&self, member: u32) -> u32 {
         self.first + member / self.of_prefix * 256 + member % self.of_prefix
     }

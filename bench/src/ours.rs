@@ -2,8 +2,8 @@
 //! program.
 //!
 //! `tegmen-bench ours` runs [`stack`] with the same protocol of text lines as every peer's program. `tegmen-bench coap`
-//! starts [`serve_command`]. The crate `tegmen_bench_line` performs the handshakes and seals the records. A command
-//! states how many handshakes or records there are, and the size of a record.
+//! starts [`serve_command`]. The crate `tegmen_bench_line` performs the handshakes and seals the records. Each line of
+//! the protocol states how many handshakes or records to make, and the size of a record.
 
 use crate::{failure::failure, memory::Memory, proof::Proof};
 use std::{borrow::Cow, cell::RefCell, rc::Rc, time::SystemTime};

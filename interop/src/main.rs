@@ -79,7 +79,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
     Ok(options)
 }
 
-/// Plays the scenarios of all rows of the result table ([`Cell`](cell::Cell)). Returns true if no row failed. A row
+/// Plays the scenarios of all rows of the result table ([`Cell`]). Returns true if no row failed. A row
 /// whose peer does not support the feature does not count as failed.
 fn run(options: &Options) -> Result<bool, String> {
     let started = Instant::now();

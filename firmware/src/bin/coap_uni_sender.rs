@@ -1,5 +1,6 @@
-//! A sender for a group of lamps. It sends a separate request without protection to each listener (CoAP Uni). The image
-//! makes two requests and processes the responses of a listener. It has space for 400 listeners.
+//! A sender for a group of lamps. A sender of this kind sends a separate request without protection to each listener
+//! (CoAP Uni). This image sends two requests to one listener, and processes the two responses. It has space for the
+//! addresses of 400 listeners.
 #![no_std]
 #![no_main]
 

@@ -310,8 +310,8 @@ pub(super) struct Delegation {
     /// Keep the account at the authority, the certificates of devices and their private keys in this directory.
     #[arg(long, value_name = "DIR")]
     pub(super) delegation_acme_dir: Option<PathBuf>,
-    /// Answer the challenges of the authority at this address. The authority connects to port 80 of the name of each
-    /// device, and this port has to lead to the address.
+    /// Listen for the challenges of the authority at this address, and answer them. The authority connects to port 80 of
+    /// the name of each device, so connections to that port must be forwarded to this address.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:80")]
     pub(super) delegation_acme_listen: SocketAddr,
     /// URL at which the authority can reach you, such as mailto:ops@example.org.

@@ -219,8 +219,8 @@ impl DelegatedDevice {
         config.exporter = Some(Exporter { label: EXPORTER, take: Arc::new(take) });
     }
 
-    /// Returns the policy. A delegated peer has the rights of its scope. The device's server has the rights on the
-    /// resources of the device. Any other peer has the rights that the credentials of the DTLS server give it. Requests
+    /// Returns the policy. A delegated peer has the rights of its scope. The delegation server may
+    /// send requests to the resources of the delegation protocol, and to no other resource. Any other peer has the rights that the credentials of the DTLS server give it. Requests
     /// over plain CoAP are allowed if `plain_allowed` is true.
     pub fn policy(&self, plain_allowed: bool) -> impl Policy + Send + Sync + 'static {
         let others = FilePolicy { credentials: self.0.credentials.clone(), plain_allowed };

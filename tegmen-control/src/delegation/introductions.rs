@@ -34,7 +34,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// # Errors
     /// [`DelegationError::NoDevice`]; [`DelegationError::NotGiven`] with the reason, which is also in the audit log; or
     /// [`DelegationError::Store`]. After [`DelegationError::Store`], the numbers of the two connections may be
-    /// [reserved without a row](Self::unaccounted).
+    /// reserved although the store has no rows for the connections: see [`Self::unaccounted`].
     pub async fn introduce(&self, opener: &str, other: &str) -> Result<Introduced, DelegationError> {
         let (opener, other) = (self.known(opener)?, self.known(other)?);
         let introduced = self.open_between([&opener, &other], self.seconds(), None)?;

@@ -548,7 +548,7 @@ pub(crate) const fn is_handshake(datagram: &[u8]) -> bool {
     matches!(datagram.first(), Some(20 | 22))
 }
 
-/// Maximum number of handshakes at the same time. Node 0 performs its handshakes one after the other.
+/// Number of handshakes for which the table of peers has memory. Node 0 performs only one handshake at a time.
 const HANDSHAKES: usize = 2;
 /// The SenderID of node 0.
 const SENDER: u8 = 0;

@@ -105,7 +105,7 @@ impl Script {
     }
 }
 
-/// Maximum time from one transmission of a turn to the next (RFC 6347, section 4.2.4.1).
+/// Maximum time between two transmissions of the same [`Turn`] (RFC 6347, section 4.2.4.1).
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Mote for Script {

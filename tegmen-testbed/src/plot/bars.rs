@@ -5,10 +5,10 @@ use super::canvas::{Anchor, Canvas, LINE, MARGIN, WIDTH, color, width, wrapped};
 use super::escape;
 use super::scale::{Scale, number};
 
-/// A row of bars that have the same name. It has a value for each entry of the legend.
+/// A group of bars with one label at its left. The group has one bar, and so one value, for each entry of the legend.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bars {
-    /// The name of the row.
+    /// The label of the group.
     pub name: String,
     /// The values, each with the bounds of its interval.
     pub values: Vec<Value>,
