@@ -10,7 +10,7 @@ use tegmen::coap::{BuildError, Builder, Code, MessageRef, MessageType, OptionNum
 pub enum Heard {
     /// The listener has served the request with this code.
     Served(Code),
-    /// The listener requires the same request again, but with an Echo option: the one in the listener's response.
+    /// The listener requires the same request again, with the Echo option of the listener's response.
     Challenged,
 }
 

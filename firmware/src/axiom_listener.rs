@@ -166,7 +166,7 @@ impl<F: Flash, R: Responses> Listener<F, R> {
     }
 
     /// Processes a request that contains an Echo value. Returns true if the value is that of the challenge, so that the
-    /// request is new. Returns false if the value is another one, and `None` if the request must not be delivered.
+    /// request is new. Returns false if the value is different, and `None` if the request must not be delivered.
     #[inline(never)]
     fn accept(&mut self, record: Unverified, echo: &[u8]) -> Option<bool> {
         match self.group.member.accept::<Provider>(record, Proof::Echo(echo)) {

@@ -22,7 +22,7 @@ use tegmen_lowpan::slip::{Start, encode};
 pub trait Memory {
     /// The exchanges with a peer.
     type Storage: ExchangeStorage + Default;
-    /// The parts that an image may leave out.
+    /// The optional parts of the node, which an image may leave out.
     type Features: Features;
 }
 

@@ -1,5 +1,5 @@
 //! A constrained publisher. It sends a PUT with a reading to its subscriber every second. It derives the key of each
-//! session from its protokey. Of all others only the access control server has it.
+//! session from its protokey. Apart from the publisher, only the access control server has this protokey.
 
 use super::Provider;
 use super::mote::{Application, Memory, Mote};

@@ -12,8 +12,8 @@ pub static OF_SENDER: [(&[u8], &[u8]); 4] =
 pub static OF_LISTENER: [(&[u8], &[u8]); 3] =
     [(&HELLO, &COOKIE), (&HELLO_AGAIN, &SERVER_FLIGHT), (&CLIENT_FLIGHT, &FINISHED)];
 
-/// Runs a handshake. `step` processes a datagram, unless it is empty, and writes the next one. Returns `None` if the
-/// written datagram differs from the recorded one.
+/// Runs a handshake. `step` processes a received datagram, unless the datagram is empty, and writes the next datagram.
+/// Returns `None` if the written datagram differs from the recorded datagram.
 #[inline(always)]
 pub fn handshake(steps: &[(&[u8], &[u8])], mut step: impl FnMut(&mut [u8], &mut [u8; OUT_LEN]) -> usize) -> Option<()> {
     for (received, expected) in steps {

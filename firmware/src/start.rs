@@ -80,8 +80,8 @@ extern "C" fn fault() {
     restart()
 }
 
-/// Handles a panic. The linker adds this function only if some code of the image can panic. `footprint` counts the
-/// places that can panic.
+/// Handles a panic. The linker adds this function only if some code of the image can panic. The tool `footprint` counts
+/// the places in the code that can panic.
 #[panic_handler]
 #[inline(never)]
 fn panic(_info: &PanicInfo<'_>) -> ! {

@@ -209,7 +209,8 @@ impl Script<'_> {
         assert!(device.until.is_none_or(|until| device.keys.epoch() <= until), "it got beyond its eviction");
     }
 
-    /// Gives a SenderID to a replica of the controller. If the replica already has a SenderID, removes this SenderID.
+    /// Lets the controller with the index `at` give a SenderID to one of two replicas, which `which` selects. If the
+    /// replica already has a SenderID, the controller removes this SenderID instead.
     async fn replicate(&mut self, at: usize, which: usize) {
         let replica = format!("replica-{}", which % 2);
         if self.replicas.contains(&replica) {

@@ -411,7 +411,7 @@ impl Script {
     }
 
     /// Sends a request to begin the next epoch, or a request of the current epoch that sets the time. Bits of `flags`
-    /// select a wrong check or a wrong number.
+    /// select faults of the request: a wrong authentication check, or a wrong number of the epoch.
     fn begin_epoch(&mut self, flags: u8, input: &mut Input<'_>) {
         let exported = self.exported.unwrap_or(self.seed);
         let next = match flags & 1 {

@@ -144,7 +144,8 @@ struct Delegating {
 }
 
 impl Delegating {
-    /// Creates the keys of the server and of the authority, before the first start of the server.
+    /// Creates the files that the server and the authority need before their first start: the keys of the server, and
+    /// certificates with their keys for Pebble and for the administration interface.
     fn prepare(scene: &Scene) -> Check {
         write_keys(scene)?;
         tegmen(scene, &["ca", "init", "ca", "--name", "Works CA"])?;
@@ -312,7 +313,8 @@ fn refuses(scene: &Scene, programs: &Programs) -> Check {
     Ok(())
 }
 
-/// Checks that an account needs the key that the authority gave to the operator.
+/// Checks that the authority creates an account only with the external account binding: an identifier and a key that it
+/// gave to the operator before.
 fn binds(scene: &Scene, programs: &Programs) -> Check {
     Delegating::prepare(scene)?;
     let challenges = free_port()?;

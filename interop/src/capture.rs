@@ -125,8 +125,8 @@ impl Capture {
     }
 
     /// Reports that the peer does not support an extension, which `name` and `number` identify. The evidence is the
-    /// last ClientHello or ServerHello, as `hello` selects. If this message has the extension, the function fails
-    /// instead.
+    /// last message of the type `hello` (ClientHello or ServerHello). If this message has the extension, the function
+    /// fails instead.
     pub(crate) fn lacks(&self, hello: Hello, (name, number): (&str, u16)) -> Check {
         let datagrams = self.datagrams();
         let read = datagrams.iter().rev().find_map(|datagram| hello::read(&datagram.bytes, hello));

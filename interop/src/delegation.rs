@@ -287,8 +287,8 @@ impl Way {
         (LOOPBACK, self.to_device.as_ref().unwrap_or(&self.to_server).port).into()
     }
 
-    /// Waits until a ClientHello or a ServerHello, as `wanted` selects, has passed between the peer and the server.
-    /// Returns the index of the datagram among all datagrams of the relay.
+    /// Waits until a message of the type `wanted` (ClientHello or ServerHello) has passed between the peer and the
+    /// server. Returns the index of the datagram among all datagrams of the relay.
     pub(crate) fn await_hello(&self, scene: &Scene, wanted: Hello) -> Result<usize, String> {
         let is_it = |datagram: &Datagram| hello::read(&datagram.bytes, wanted).is_some();
         self.to_server.await_count(scene.deadline, 1, is_it)

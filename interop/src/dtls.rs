@@ -102,7 +102,7 @@ fn client_get(scene: &Scene, client: &dyn DtlsClient, host: IpAddr, psk: &Psk) -
     Ok(())
 }
 
-/// Opens a session with the usual key, and sends one GET in it.
+/// Opens a session with the key of [`Psk::usual`], and sends one GET in it.
 fn usual(scene: &Scene, client: &dyn DtlsClient) -> Result<(Served, Box<dyn Plaintext>), String> {
     let served = Served::start(scene, &Psk::usual())?;
     let mut session = client.connect(scene, (LOOPBACK, served.port).into(), &Psk::usual())?;
@@ -246,8 +246,8 @@ fn server_knows_not(scene: &Scene, server: &dyn DtlsServer) -> Check {
     if failure.contains(alert) { Ok(()) } else { Err(format!("tegmen reports: {}", failure.trim()).into()) }
 }
 
-/// Checks that a server refuses a client. The server has the usual identity and key, and the client has others, in
-/// `psk`.
+/// Checks that a server refuses a client. The server has the identity and key of [`Psk::usual`]. The client has another
+/// identity or another key, which `psk` contains.
 fn server_refuses(scene: &Scene, server: &dyn DtlsServer, psk: &Psk) -> Check {
     let address = address(LOOPBACK)?;
     let _session = server.listen(scene, address, &Psk::usual())?;

@@ -22,8 +22,8 @@ impl Read {
     }
 }
 
-/// Reads the ClientHello or the ServerHello, as `hello` selects, at the beginning of a datagram. Returns `None` if the
-/// datagram does not begin with this message.
+/// Reads the message of the type `hello` (ClientHello or ServerHello) at the beginning of a datagram. Returns `None` if
+/// the datagram does not begin with a message of this type.
 pub(crate) fn read(datagram: &[u8], hello: Hello) -> Option<Read> {
     /// Number of bytes before the random: header of the record, header of the message, and version.
     const TO_RANDOM: usize = 13 + 12 + 2;

@@ -37,8 +37,8 @@ pub(crate) const BAD: [(&str, Network); 4] = [
     ("ServerHelloDone lost", Network::Lost(SERVER_HELLO_DONE)),
 ];
 
-/// The scenarios of a handshake with certificates at both ends. Each has the maximum size of a datagram on the path, in
-/// bytes.
+/// The scenarios of a handshake with certificates at both ends. Each element consists of the name of the scenario, and
+/// the maximum size of a datagram on the path in bytes.
 pub(crate) const SMALL: [(&str, usize); 2] =
     [("mutual ECDSA, path of 512 bytes", 512), ("mutual ECDSA, path of 256 bytes", 256)];
 

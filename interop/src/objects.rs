@@ -135,8 +135,8 @@ const CONTEXTS: [(&str, &[&str]); 5] = [
     ("A128GCM", &["--algorithm", "A128GCM"]),
 ];
 
-/// Creates both ends of the context, and exports the end of the peer in the format of the peer. Also creates a second
-/// context, with which the tests write the observed value.
+/// Creates an OSCORE context: a file for Tegmen, and a file for the peer in the format of the peer. Also creates a
+/// second context, with which the tests write the observed value.
 pub(crate) fn ends(scene: &Scene, format: &str, context: &[&str]) -> Check {
     make(scene, &[&["new", OURS, "unused", "--sender-id", "01", "--recipient-id", "02"], context].concat())?;
     make(scene, &["new", WRITER, "contexts/writer", "--sender-id", "03", "--recipient-id", "01"])?;

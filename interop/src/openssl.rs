@@ -337,8 +337,8 @@ fn server_max_fragment_length(scene: &Scene) -> Check {
     Server::start(scene, &psk, &[])?.exchange(scene, &psk, &["--record-size-limit", "4096"])
 }
 
-/// Checks a restart of the server, which cannot send an authenticated alert without its sessions. The client reports
-/// that no response came, and a new session works.
+/// Checks a restart of the server. The restarted server has no sessions, so it cannot send an authenticated alert. The
+/// client reports that no response came, and a new session works.
 fn server_restart(scene: &Scene) -> Check {
     let psk = Psk::usual();
     let mut server = Server::start(scene, &psk, &[])?;
@@ -420,7 +420,7 @@ impl Plaintext for Client {
     }
 }
 
-/// Opens a session with the usual key, and sends one GET in it.
+/// Opens a session with the key of [`Psk::usual`], and sends one GET in it.
 fn client_get(scene: &Scene, served: &Served, more: &[&str]) -> Result<(Client, String), String> {
     let mut client = Client::start(scene, "127.0.0.1", served.port, &Psk::usual(), more)?;
     let session = client.established()?;

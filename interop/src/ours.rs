@@ -252,9 +252,10 @@ pub(crate) fn probe_record_size(scene: &Scene, server: SocketAddr, limit: &str, 
     }
 }
 
-/// Checks that the error names both likely causes, because the client cannot know which of them applies. If the server
-/// does not answer, it is too busy, or identity and key do not match. If the server sends an alert, it does not know
-/// the identity, or has another key.
+/// Checks that the error names the two likely causes of a failed handshake, because the client cannot know which of
+/// them applies. If the server did not answer, the two causes are: the server is too busy, or identity and key do not
+/// match. If the server sent an alert, the two causes are: the server does not know the identity, or the server has
+/// another key.
 pub(crate) fn names_identity_and_key(failure: &str) -> Check {
     let both = (failure.contains("too busy") && failure.contains("Compare identity and key"))
         || (failure.contains("does not know the identity") && failure.contains("has another key"));

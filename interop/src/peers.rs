@@ -15,8 +15,9 @@ pub(crate) struct Built {
 }
 
 impl Built {
-    /// Makes a program that `build` builds when it is needed. `build` returns the command line that starts the program,
-    /// or an error that contains the command that the user must type.
+    /// Makes the value of a program. When a scenario needs the program, this value calls `build`, which builds the
+    /// program. `build` returns the command line that starts the program, or an error that contains the command that
+    /// the user must type.
     fn new(build: impl Fn() -> Result<Vec<OsString>, String> + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { build: Box::new(build), words: OnceLock::new() })
     }
@@ -255,7 +256,8 @@ pub(crate) fn tools(needs: &[(&str, &str)]) -> Result<(), String> {
     }
 }
 
-/// The name that stands for libclang in the pairs of [`tools`]. It is a library that reads C headers during a build.
+/// The name that stands for libclang in the pairs of [`tools`]. libclang is a library that reads C headers during a
+/// build.
 pub(crate) const LIBCLANG: &str = "libclang";
 
 fn has_libclang() -> bool {

@@ -470,7 +470,8 @@ impl<'t> Frame<'t> {
         self.end = end.min(self.storage.len()).max(self.start);
     }
 
-    /// Leaves `len` more bytes free in front of an empty frame.
+    /// Moves the start of an empty frame by `len` bytes towards the end of the storage, so that there are `len` more
+    /// free bytes before the frame. Does nothing if the frame is not empty, or if the storage has fewer free bytes.
     pub const fn indent(&mut self, len: usize) {
         if self.is_empty() && len <= self.room() {
             self.start = self.start.wrapping_add(len);

@@ -259,7 +259,8 @@ pub trait Crypto {
     }
 }
 
-/// The error of a provider that does not have an algorithm, or this combination of lengths.
+/// The error of a provider that does not have an algorithm, or that cannot use the algorithm with the given key or with
+/// data of the given length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unsupported;
 

@@ -25,8 +25,8 @@ impl Order {
         Self { number: number & NUMBER_MASK, at }
     }
 
-    /// Returns true if a notification that arrives now is newer than all earlier notifications. Later notifications
-    /// are then compared with this one.
+    /// Returns true if a notification that arrives now is newer than all earlier notifications. Later notifications are
+    /// then compared with this notification.
     pub fn is_newer(&mut self, number: u32, now: Instant) -> bool {
         let ahead = number.wrapping_sub(self.number) & NUMBER_MASK;
         let newer = ahead != 0 && ahead < 1 << 23 || now.since(self.at) > FRESH_AFTER;
@@ -74,8 +74,9 @@ impl Observation {
     }
 
     /// Returns the Observe option of the next notification. A client compares the numbers of two notifications only if
-    /// the second one arrives within 128 seconds. The comparison is wrong only after 2^23 or more notifications in this
-    /// time. A server does not send so large a number, because each change causes at most one notification.
+    /// the second notification arrives within 128 seconds after the first. The comparison is wrong only after 2^23 or
+    /// more notifications in this time. A server does not send so large a number, because each change causes at most
+    /// one notification.
     pub const fn next(&mut self) -> u32 {
         self.number = self.number.wrapping_add(1) & NUMBER_MASK;
         self.number

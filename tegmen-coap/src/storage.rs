@@ -74,7 +74,7 @@ pub struct Outgoing {
     pub retransmissions: u8,
     /// The Message ID.
     pub message_id: u16,
-    /// The time from the last transmission to the next, in milliseconds.
+    /// The time from the last transmission of the message to its next transmission, in milliseconds.
     pub timeout_ms: u32,
     /// The time of the next action.
     pub deadline: Instant,

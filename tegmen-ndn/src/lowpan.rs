@@ -1,8 +1,8 @@
 //! ICN LoWPAN (RFC 9139): Interests and Data packets, compressed for links of IEEE 802.15.4.
 //!
 //! [`compress`] converts a packet to the payload of frames, and [`decompress`] restores the packet. A Data packet is
-//! restored exactly, so that its signature stays valid. If the rules do not cover a packet, the payload is the packet
-//! itself after two bytes.
+//! restored exactly, so that its signature stays valid. If the rules do not cover a packet, the payload consists of two
+//! bytes, followed by the unchanged packet.
 //!
 //! Both ends of a link share state with which they replace names by shorter names. A [`Context`] is a number for a
 //! prefix that all nodes of the link know. A [`HopId`] is a number for the name of one Interest, until its Data packet

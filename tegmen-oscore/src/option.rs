@@ -43,7 +43,7 @@ impl PartialIv {
     }
 }
 
-/// The error for a value that RFC 8613 does not define. The request is answered with 4.02.
+/// The error for a value of the option that RFC 8613 does not allow. A request with such a value is answered with 4.02.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadOption;
 

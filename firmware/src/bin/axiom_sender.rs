@@ -1,6 +1,6 @@
-//! A sender of a protected group (Axiom), provisioned with its keys. The image makes two requests and processes the
-//! responses of a listener, and between them the rekey messages that begin the next epoch. It has space for 400
-//! listeners.
+//! A sender of a protected group (Axiom), provisioned with its keys. The image sends two requests to the group, and
+//! processes one listener's response to each request. Between the two requests it processes the rekey messages that
+//! begin the next epoch. It has space for 400 listeners.
 #![no_std]
 #![no_main]
 

@@ -1,5 +1,6 @@
-//! A sender for a group of lamps. It sends one request without protection to all listeners (CoAP Mul). The image makes
-//! two requests and processes the responses of a listener. It has space for 400 listeners.
+//! A sender for a group of lamps. A sender of this kind sends each request, without protection, once to the address of
+//! the group (CoAP Mul). This image sends two requests, and processes one listener's response to each request. It has
+//! space for the addresses of 400 listeners.
 #![no_std]
 #![no_main]
 

@@ -104,7 +104,7 @@ fn run() -> Option<()> {
     refused.is_none().then_some(())
 }
 
-/// Selects the regions that count the work of both ends: `region` for the client, and the next one for the server.
+/// Selects the regions that count the work of both ends: `region` for the client, and the next region for the server.
 fn count(client: &mut Node, server: &mut Node, region: u32) {
     (client.region, server.region) = (Region::new(region), Region::new(region + 1));
 }
@@ -117,7 +117,7 @@ fn node(table: &'static mut Table, device: &'static RefCell<State>, own: u8, oth
     Side::new(table, crypto, Sessions(device), application, (path, Region::new(0)))
 }
 
-/// Opens a session, or resumes one. Returns `None` if the other end refuses.
+/// Opens or resumes a session. Returns `None` if the other end refuses.
 #[inline(never)]
 fn handshake(
     client: &mut Node,
@@ -258,6 +258,6 @@ const NEXT_EPOCH: [u8; SET_TIME.len()] = {
 const IDENTITY: &[u8] = b"sensor;0;7c6b0f92";
 /// Number of entries in the list of refused connections.
 const REFUSED: usize = 16;
-/// Number of bytes of a page that are used: the epoch in seven records, the list, and four records that a power cut may
-/// leave.
+/// Number of bytes of a page that are used: seven records with the epoch, one record for each entry of the list of
+/// refused connections, and four records that a power cut may leave.
 const USED: usize = (7 + REFUSED + 4) * RECORD_LEN;

@@ -1,6 +1,6 @@
 //! A listener in a group of lamps. It receives requests under the keys of the group, and answers over a DTLS session
-//! (DTLS Mul-Uni). The image runs the handshake with a sender, two requests, and between them the rekey messages of
-//! `axiom_listener`.
+//! (DTLS Mul-Uni). The image runs the handshake with a sender, and then processes two requests. Between the two
+//! requests it processes the rekey messages of `axiom_listener`.
 #![no_std]
 #![no_main]
 

@@ -1,6 +1,7 @@
-//! A sender for a group of lamps. It sends one request to all listeners under the keys of the group, and receives
-//! responses over DTLS sessions (DTLS Mul-Uni). The image runs the handshake with a listener, two requests and their
-//! responses, and between them the rekey messages of `axiom_sender`. It has space for 150 listeners.
+//! A sender for a group of lamps. A sender of this kind sends each request once to the whole group, under the keys of
+//! the group. It receives each response over the DTLS session with a listener (DTLS Mul-Uni). This image runs the
+//! handshake with one listener, and then sends two requests and processes the responses of this listener. Between the
+//! two requests it processes the rekey messages of `axiom_sender`. It has space for 150 listeners.
 #![no_std]
 #![no_main]
 

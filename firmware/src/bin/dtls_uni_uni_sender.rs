@@ -1,5 +1,6 @@
-//! A sender for a group of lamps. It sends a request to each listener over a DTLS session (DTLS Uni-Uni). The image
-//! runs the handshake with a listener, and two requests and their responses. It has space for 150 listeners.
+//! A sender for a group of lamps. A sender of this kind sends a separate request to each listener, over the DTLS
+//! session with this listener (DTLS Uni-Uni). This image runs the handshake with one listener, sends two requests to
+//! it, and processes the two responses. It has space for 150 listeners.
 #![no_std]
 #![no_main]
 

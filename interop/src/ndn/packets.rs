@@ -64,7 +64,7 @@ pub(super) const KINDS: [SignatureType; 4] = [
     SignatureType::ED25519,
 ];
 
-/// The keys of both ends, which are all derived from one secret.
+/// The keys that Tegmen and the peer share. All of them are derived from one secret.
 pub(super) struct Keys {
     secret: Secret<32>,
     hmac: HmacKey,

@@ -8,7 +8,7 @@ pub(super) const SCHEMAS: usize = 200;
 /// Number of pairs of names for each schema.
 pub(super) const PAIRS: usize = 25;
 
-/// Components of names, in the notation of schemas and of names.
+/// The components from which names are drawn. Schemas and names write a component in the same way.
 const VALUES: [&str; 6] = ["a", "b", "KEY", "v=1", "v=2", "32=c"];
 const PATTERNS: [&str; 6] = ["x", "y", "z", "_", "_w", "x"];
 

@@ -1,5 +1,5 @@
-//! Group OSCORE (RFC 10021). A group has a member of Tegmen and a member of aiocoap. A Python program that shares no
-//! code with Tegmen or aiocoap opens every message of a session.
+//! Group OSCORE (RFC 10021). In most scenarios, one member of a group is Tegmen, and the other member is aiocoap. A
+//! Python program that shares no code with Tegmen or aiocoap opens every message of a session.
 //!
 //! Tegmen's member uses `tegmen::oscore::group` and has its own socket.
 
@@ -38,7 +38,7 @@ pub(crate) const THEIRS: u8 = 2;
 pub(crate) const THIRD: u8 = 3;
 /// The number of the Deterministic Client.
 const SHARED: u8 = 9;
-/// Free bytes before and after a message.
+/// Number of bytes that a buffer leaves free before and after a message, so that the message can be protected.
 const ROOM: usize = 200;
 
 /// The algorithms of a session: the curve, the AEAD Algorithm, and the Group Encryption Algorithm.
@@ -160,7 +160,7 @@ type Pending = GroupPending<Vec<Replies>>;
 type Said = (Code, Vec<u8>);
 
 impl Member {
-    /// Makes a member. `knows_windows` is false if the member has lost the replay windows of the others.
+    /// Makes a member. `knows_windows` is false if the member has lost its replay windows, one for each other member.
     fn new((curve, aead, group): Protection, number: u8, knows_windows: bool) -> Result<Self, String> {
         let mut crypto = HostCrypto::from_os().map_err(|error| error.to_string())?;
         let parameters = GroupParameters {
@@ -395,7 +395,8 @@ fn answers(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     Ok(())
 }
 
-/// Checks that aiocoap repeats the challenge of a Tegmen member that has lost the replay window of aiocoap.
+/// Checks a challenge: a Tegmen member that has lost its replay windows answers a request with an Echo value, and
+/// aiocoap repeats this value.
 fn challenges(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     let socket = socket()?;
     let uri = format!("coap://{}/v", socket.local_addr().map_err(|error| error.to_string())?);

@@ -280,8 +280,8 @@ impl<const LEN: usize> Hmac<LEN> {
         hash.complete::<C>();
     }
 
-    /// Returns the state of the inner hash before the first byte of a message. It is for code that hashes the message
-    /// itself, because the length of the message must stay secret.
+    /// Returns the state of the inner hash before the first byte of a message. It is for code that must keep the length
+    /// of the message secret, and therefore hashes the message without [`Running`].
     pub const fn begun(&self) -> [u32; 8] {
         self.inner
     }

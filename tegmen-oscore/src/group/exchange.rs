@@ -63,7 +63,8 @@ impl GroupNonce {
 /// these records. The default is a record that no member uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Replies {
-    /// The ID of the member that sent the responses. A member uses the record if `taken` is not the default.
+    /// The ID of the member that sent the responses. As long as `taken` has its default value, no member uses the
+    /// record, and this ID has no meaning.
     member: Id,
     taken: Taken,
 }
