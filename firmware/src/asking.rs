@@ -8,7 +8,7 @@ use tegmen::coap::{BuildError, Builder, Code, MessageRef, MessageType, OptionNum
 /// The response of a listener to the last request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard {
-    /// The listener has served the request with this code.
+    /// The listener has served the request. The value is the code of its response.
     Served(Code),
     /// The listener requires the same request again, with the Echo option of the listener's response.
     Challenged,

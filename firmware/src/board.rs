@@ -29,8 +29,8 @@ pub fn run<A: Application<M>, M: Memory<Features: Default>>(place: &'static Plac
     }
 }
 
-/// Runs the application forever, in the turns that arrive over the serial line. Each turn has the current time. `place`
-/// stores the mote.
+/// Runs the application forever, in the [`turn`](crate::turn)s that arrive over the serial line. A turn is a message of
+/// a simulator with the current time. `place` stores the mote.
 pub fn run_in_turns<A: Application>(place: &'static Place<Mote<A::Roles>>) -> ! {
     let mut line = begin();
     let (start, mut application) = await_start::<A, ()>(&mut line);

@@ -112,7 +112,7 @@ impl<C: Memory, S: Memory> Pair<C, S> {
         Some(())
     }
 
-    /// Sends a request for the text with these Block options, and processes the response.
+    /// Sends a request with these Block options to the resource `/text`, and processes the response.
     fn ask(
         &mut self,
         method: Code,

@@ -198,8 +198,8 @@ fn fits_libcoap(psk: &Psk) -> bool {
 
 // --- the peer is a publisher ---
 
-/// Starts a subscriber of Tegmen, which sends introspections to the access control server itself. It reports the
-/// identity of each established session, and each reading, through `reports`.
+/// Starts a subscriber of Tegmen, which sends introspections to the access control server without an agent. It reports
+/// the identity of each established session, and each reading, through `reports`.
 async fn subscriber(access: SocketAddr, reports: Sender<String>) -> Result<Server, String> {
     let session = Session::connect_to(access, Scheme::Coaps, ClientConfig::psk("display", SHARED_KEY)).await;
     let session = session.map_err(|error| error.to_string())?;

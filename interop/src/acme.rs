@@ -20,7 +20,7 @@ const LAMP: &str = "lamp.example";
 const LONG: u32 = 90 * 86_400;
 /// Validity of a certificate that is renewed after 16 seconds, in seconds.
 const SHORT: u32 = 24;
-/// The interval at which a state is polled.
+/// The time between two requests for the state of a certificate.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Returns the rows of the result table ([`Cell`]) for the scenarios with ACME, and the programs that must be built for

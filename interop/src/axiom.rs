@@ -339,7 +339,7 @@ fn open_request<const KEY: usize>(
     }
 }
 
-/// Opens a response to the request with this TSN.
+/// Opens a response to the request with this TSN (truncated sequence number of the record).
 fn open_response<const KEY: usize>(
     crypto: &mut HostCrypto,
     sender: &mut Member<4, 4, KEY, SigningKeys>,

@@ -26,7 +26,7 @@ pub(crate) const LAMP: &str = "lamp.example";
 pub(crate) const DOOR: &str = "door.example";
 
 /// The policy of the delegation server. The peer with the certificate `device1` is a client of the device, and the peer
-/// with the certificate `server` is a server of the device.
+/// with the certificate `server` is a server to which the device connects.
 const POLICY: &str = r#"[[rule]]
 subject = ["CN=device1", "CN=server"]
 publisher = ["lamp.example", "door.example"]

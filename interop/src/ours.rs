@@ -56,7 +56,8 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts the server with `/v`, which GET reads and PUT writes, `/blink`, and `/slow`, which takes two seconds.
+    /// Starts the server with three resources: `/v`, which GET reads and PUT writes; `/blink`; and `/slow`, whose
+    /// response takes two seconds.
     pub(crate) fn start(scene: &Scene, psk: &Psk) -> Result<Self, String> {
         Self::start_at(scene, psk, free_port()?)
     }

@@ -1,10 +1,10 @@
 //! Peers that are CoAP libraries. Each library is used by a program of this project, which is a server or a client.
 //!
-//! `coap-server HOST PORT` prints `listening`. It has `/v` (GET, PUT, DELETE, and POST, which appends), `/slow`,
-//! `/count`, which clients can observe, and `/big`, which returns and accepts 5000 bytes.
-//! `coap-client METHOD URI [PAYLOAD]` prints one line `CODE PAYLOAD` for each response. METHOD `observe` prints four
-//! responses, cancels the observation, prints `cancelled` and keeps running. In place of a payload, `BIG` means the
-//! same 5000 bytes.
+//! `coap-server HOST PORT` prints `listening`. It has four resources: `/v` (GET, PUT, DELETE, and POST, which appends),
+//! `/slow` (which sends a separate response), `/count` (which clients can observe), and `/big` (which returns and
+//! accepts 5000 bytes). `coap-client METHOD URI [PAYLOAD]` prints one line `CODE PAYLOAD` for each response. METHOD
+//! `observe` prints four responses, cancels the observation, prints `cancelled` and keeps running. In place of a
+//! payload, `BIG` means the same 5000 bytes.
 
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble, free_port};

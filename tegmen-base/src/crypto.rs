@@ -104,7 +104,8 @@ pub trait Crypto {
     /// provider may use them to find a cached key schedule.
     ///
     /// # Errors
-    /// [`Unsupported`] if the provider does not have this combination of lengths; `body` is then unchanged.
+    /// [`Unsupported`] if the provider does not support the algorithm with the lengths of `key`, `nonce`, `body` and
+    /// `tag`; `body` is then unchanged.
     fn seal(
         &mut self,
         aead: Self::Aead,
@@ -155,8 +156,8 @@ pub trait Crypto {
         Err(Unsupported)
     }
 
-    /// True if the provider has SHA-1. Only one cipher suite of DTLS needs SHA-1, and it is off by default. This value
-    /// is a constant for the same reason as [`Self::AES_128_GCM`].
+    /// True if the provider has SHA-1. Only one cipher suite of DTLS needs SHA-1, and this cipher suite is off by
+    /// default. This value is a constant for the same reason as [`Self::AES_128_GCM`].
     const SHA1: bool = false;
 
     /// Applies the compression function of SHA-1 (FIPS 180-4, section 6.1.2) to `blocks` in order. The time depends
@@ -215,7 +216,7 @@ pub trait Crypto {
         Err(NotAuthentic)
     }
 
-    /// Checks a signature over a SHA-256 `digest` with the key of a SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7).
+    /// Checks a signature over a SHA-256 `digest`. `public_key` is a SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7).
     ///
     /// # Errors
     /// [`NotAuthentic`] if the signature is wrong, or the key does not fit the scheme.
@@ -234,7 +235,7 @@ pub trait Crypto {
     /// Returns the length of the signature, which is in DER.
     ///
     /// # Errors
-    /// [`Unsupported`] if the provider cannot sign, or the number is not a private key.
+    /// [`Unsupported`] if the provider cannot sign, or if `private` is 0 or is not below the order of the curve.
     fn sign(
         &mut self,
         private: &[u8; SCALAR_LEN],

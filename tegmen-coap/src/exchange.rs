@@ -272,7 +272,8 @@ impl<S: ExchangeStorage> Exchanges<S> {
     }
 
     /// Returns false if the request must not be executed twice (`repeat`) and the storage has no space to remember it
-    /// for EXCHANGE_LIFETIME. The request must then not be executed. The answer must be 5.03, and is not kept.
+    /// for EXCHANGE_LIFETIME. If the result is false, do not execute the request, but answer it with 5.03. This answer
+    /// is not kept.
     pub fn has_room(&mut self, storage: &mut S, now: Instant, repeat: Repeat) -> bool {
         storage.has_room(now, &mut self.kept, repeat)
     }
@@ -283,8 +284,8 @@ impl<S: ExchangeStorage> Exchanges<S> {
         storage.keep(now, &mut self.kept, key, repeat, reply);
     }
 
-    /// Keeps the reply to a message whose reply was empty in [`Self::keep_reply`]. The reply is the acknowledgement,
-    /// with or without the response.
+    /// Keeps the reply to a message that had no reply yet when [`Self::keep_reply`] was called. The reply is the
+    /// acknowledgement, with or without the response.
     #[inline]
     pub fn keep_late_reply(&mut self, storage: &mut S, now: Instant, late: Late, reply: &[u8]) {
         storage.keep_late(now, &mut self.kept, late, reply);

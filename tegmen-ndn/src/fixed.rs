@@ -74,8 +74,8 @@ impl<T: Record, const N: usize> List<T> for FixedList<T, N> {
     }
 }
 
-/// The next hops of prefixes, in a slice in any order. The strategy for a name is multicast if the name begins with one
-/// of the prefixes in `multicast`. Otherwise the strategy is best route.
+/// The next hops of prefixes, as a slice. The order of the elements does not matter. The strategy for a name is
+/// multicast if the name begins with one of the prefixes in `multicast`. Otherwise the strategy is best route.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Routes<'r> {
     /// The prefixes, with their next hops.

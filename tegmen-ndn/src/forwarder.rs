@@ -67,8 +67,8 @@ pub enum Dropped {
 pub enum Outcome {
     /// An Interest was sent to next hops.
     Forwarded,
-    /// Nothing was sent. An Interest waits, because the same name was requested before and is not answered yet. A Nack
-    /// waits, because another next hop may still answer.
+    /// Nothing was sent. The packet is an Interest for a name that was requested before and is not answered yet, or a
+    /// Nack to an Interest that another next hop may still answer.
     Waits,
     /// An Interest was answered from the content store.
     Stored,

@@ -207,8 +207,9 @@ impl<N: Naming> SecurityContext<N> {
     }
 
     /// Returns the inputs to the encryption of a request or of a response. `request` contains the sender and the number
-    /// of the request, or of the request that the response answers. The nonce is made from the sender `id` and the
-    /// number `own` of the message. If `own` is `None`, the nonce is made from `request`.
+    /// of a request: of the message itself if it is a request, and otherwise of the request that the message answers.
+    /// The nonce is made from the sender `id` and the number `own` of the message. If `own` is `None`, the nonce is
+    /// made from `request`.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn inputs(&self, id: &Id, own: Option<&PartialIv>, request: (&Id, &PartialIv)) -> Inputs {

@@ -127,8 +127,9 @@ impl Inputs {
     const AAD: Cbor<AAD_LEN> = Cbor::beginning_with(*b"\x83\x68Encrypt0\x40\x40\x85\x01\x81");
     const EXTERNAL_AT: usize = 12;
 
-    /// Makes the inputs for a request or for a response. The last argument is the kid and the number of the request, or
-    /// of the request that the response answers. The nonce is made from the endpoint and the number in `of`.
+    /// Makes the inputs for a request or for a response. The last argument is the kid and the number of a request: of
+    /// the message itself if it is a request, and otherwise of the request that the message answers. The nonce is made
+    /// from the endpoint and the number in `of`.
     pub(super) fn new(
         aead: Aead,
         common_iv: &[u8; MAX_NONCE],

@@ -113,7 +113,7 @@ pub(crate) fn verify(
 /// the signature in DER.
 ///
 /// # Errors
-/// [`Unsupported`] if the number is no private key.
+/// [`Unsupported`] if `private` is 0 or is not below the order of the curve.
 pub fn sign(
     private: &[u8; SCALAR_LEN],
     digest: &[u8; DIGEST_LEN],
@@ -129,7 +129,7 @@ pub fn sign(
 /// Returns the SubjectPublicKeyInfo for a private key on secp256r1: a raw public key (RFC 7250).
 ///
 /// # Errors
-/// [`Unsupported`] if the number is no private key.
+/// [`Unsupported`] if `private` is 0 or is not below the order of the curve.
 pub fn public_key_of(private: &[u8; SCALAR_LEN]) -> Result<[u8; P256_PREFIX.len() + MAX_SHARE], Unsupported> {
     let secret = SecretKey::from_slice(private).map_err(|_| Unsupported)?;
     let mut share = [0; MAX_SHARE];

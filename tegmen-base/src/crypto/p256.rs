@@ -41,7 +41,7 @@ impl Number {
     /// Reads a private key.
     ///
     /// # Errors
-    /// [`Unsupported`] if the number is not a private key.
+    /// [`Unsupported`] if `private` is 0 or is not below the order of the curve.
     fn read_key(&mut self, private: &[u8; SCALAR_LEN], wide: &mut Wide) -> Result<(), Unsupported> {
         read(&mut self.0, private);
         if is_within(&self.0, &N, wide) { Ok(()) } else { Err(Unsupported) }
@@ -228,7 +228,7 @@ impl Signing {
 /// Returns the SubjectPublicKeyInfo for a private key on secp256r1: a raw public key (RFC 7250).
 ///
 /// # Errors
-/// [`Unsupported`] if the number is no private key.
+/// [`Unsupported`] if `private` is 0 or is not below the order of the curve.
 pub fn public_key_of<C: Crypto>(
     crypto: &mut C,
     private: &[u8; SCALAR_LEN],

@@ -169,7 +169,7 @@ pub enum Algorithm {
 /// Implements [`Crypto::seal`].
 ///
 /// # Errors
-/// [`Unsupported`] if the provider does not have this combination of lengths.
+/// [`Unsupported`] if the provider does not support the algorithm with the lengths of the nonce and of the tag.
 #[inline(always)]
 fn seal(
     aead: Algorithm,
@@ -194,7 +194,8 @@ fn seal(
 /// Implements [`Crypto::open`].
 ///
 /// # Errors
-/// [`NotAuthentic`] if the tag does not match, or the provider does not have this combination of lengths.
+/// [`NotAuthentic`] if the tag does not match, or the provider does not support the algorithm with the lengths of the
+/// nonce and of the tag.
 #[inline(always)]
 fn open(
     aead: Algorithm,
