@@ -152,7 +152,7 @@ pub fn is_rekey_message(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|kind| *kind <= LAST_KIND)
 }
 
-/// Number of record numbers in a reservation.
+/// The count of record numbers that a reservation contains.
 const CHUNK: u64 = 256;
 /// The highest first byte of a rekey message.
 const LAST_KIND: u8 = 3;

@@ -105,7 +105,7 @@ impl<R: Configured, M: Memory> Mote<R, M> {
         Ok(request)
     }
 
-    /// Registers an observation of the resource at `path` at `peer`, with GET.
+    /// Sends a GET to `peer`, which registers an observation of the resource `path`.
     ///
     /// # Errors
     /// [`SendError`] if there is no session, or no space for the registration.

@@ -309,7 +309,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 
-    /// Gives a handshake what it needs. Returns true if the handshake needs one more answer after this one. The
+    /// Gives a handshake what it needs. Returns true if the handshake needs one more answer after this answer. The
     /// function is not inlined, so that its variables are not on the stack while records are handled.
     #[inline(never)]
     fn give_key(&mut self, cx: &mut Cx<'_, Provider>, id: PeerId) -> bool {

@@ -56,7 +56,7 @@ const HANDLE: usize = 24;
 const STEPS: usize = 100;
 /// The time of the server at the start of a script, in seconds since 1970.
 const TIME: u32 = 1_700_000_000;
-/// Number of seconds by which the server may be ahead of the device.
+/// Number of seconds by which the clock of the server may be ahead of the clock of the device.
 const TOLERANCE: u32 = 60;
 
 type Tested = Device<FlashMemory<Pages>, REFUSED, SESSIONS, HANDLE>;
@@ -202,7 +202,7 @@ impl Expected {
 
     /// Decides whether the device must accept a session with this state. `time` is the time that the device knows, or
     /// `None`. `state` is an error if the ticket is not authentic. If the device must refuse the session, adds 1 to the
-    /// number of refusals with this reason.
+    /// number of refusals for the returned reason.
     fn admit(&mut self, time: Option<u32>, state: Result<&[u8; STATE_LEN], Refused>) -> Result<(), Refused> {
         let decided = state.and_then(|state| {
             let (_, since, expires) = terms(state);

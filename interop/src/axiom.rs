@@ -35,7 +35,7 @@ const MEMBERS: u8 = 3;
 /// Number of requests of each member in each epoch.
 const REQUESTS: u8 = 4;
 const EPOCHS: u16 = 3;
-/// Free bytes before and after a content, for the header and the end of the record that is made from the content.
+/// Number of bytes that a buffer leaves free before and after a content, for the header and the end of its record.
 const ROOM: usize = 128;
 
 /// Returns the rows of the result table ([`Cell`]) for the Python program, and the programs that must be built for

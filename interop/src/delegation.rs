@@ -110,14 +110,15 @@ impl<'s> World<'s> {
     }
 
     /// Starts the lamp again. The lamp keeps its epoch. If `later` is given, it is a library that is loaded into the
-    /// lamp, and sets the clock of the lamp two days ahead.
+    /// process of the lamp, and sets the clock of the lamp two days ahead.
     pub(crate) fn restart(&mut self, later: Option<&Command>) -> Result<(), String> {
         self.lamp.process.kill();
         self.lamp.process = self.operator.run_device(LAMP, self.lamp.address, later)?;
         Ok(())
     }
 
-    /// Revokes the only connection of the lamp.
+    /// Revokes the only connection of the lamp, and waits until the lamp knows this. The lamp then refuses each session
+    /// of this connection.
     pub(crate) fn revoke(&self) -> Result<(), String> {
         let connection = self.operator.run(&["delegation", "list", LAMP])?;
         let id = connection["id"].as_str().ok_or_else(|| format!("no connection is listed: {connection}"))?;
@@ -288,7 +289,7 @@ impl Way {
     }
 
     /// Waits until a message of the type `wanted` (ClientHello or ServerHello) has passed between the peer and the
-    /// server. Returns the index of the datagram among all datagrams of the relay.
+    /// server. Returns the index of the datagram with this message among all datagrams of the relay.
     pub(crate) fn await_hello(&self, scene: &Scene, wanted: Hello) -> Result<usize, String> {
         let is_it = |datagram: &Datagram| hello::read(&datagram.bytes, wanted).is_some();
         self.to_server.await_count(scene.deadline, 1, is_it)

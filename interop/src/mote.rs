@@ -1,5 +1,6 @@
-//! Motes: the images of the Blink example on an emulated Cortex-M3, which `tegmen bridge` connects to the peers. One
-//! image is a client that sends a PUT every second, and the other image is a server that counts the PUTs.
+//! Motes: the images of the Blink example, which run on an emulated Cortex-M3. `tegmen bridge` connects the motes to
+//! the peers. One image is a client that sends a PUT every second, and the other image is a server that counts the
+//! PUTs.
 
 use crate::cell::{Cell, Check, Role, Scene, Trouble, holds};
 use crate::libcoap::{self, Build};

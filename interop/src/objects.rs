@@ -43,8 +43,8 @@ struct Peer {
     rederives: bool,
 }
 
-/// Returns the rows of the result table ([`Cell`]) for all peers with OSCORE, and the rows in which both ends are
-/// Tegmen's. The second value has the programs that must be built for these rows.
+/// Returns two values. The first value contains the rows of the result table ([`Cell`]) for all peers with OSCORE, and
+/// the rows in which both ends are Tegmen's. The second value contains the programs that must be built for these rows.
 pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let californium = places.java_peer("californium-oscore");
     let peers = [

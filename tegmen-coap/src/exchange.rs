@@ -116,8 +116,9 @@ pub trait PeerExchanges {
         let _ = now;
     }
 
-    /// Removes old state. A node calls this function when the time of the peer's alarm has come. `is_observer` is true
-    /// if the peer observes a resource. Returns the time of the next call, or `None` if no further call is needed.
+    /// Removes old state. A node calls this function when the alarm of the peer expires (a timer in the node's table of
+    /// peers). `is_observer` is true if the peer observes a resource. Returns the time of the next call, or `None` if
+    /// no further call is needed.
     #[inline]
     fn on_alarm(&mut self, storage: &Self::Storage, now: Instant, is_observer: bool) -> Option<Instant> {
         let _ = (storage, now, is_observer);

@@ -86,8 +86,8 @@ pub struct Times {
     pub suppression: Duration,
     /// The time after which an Interest is retransmitted to the same next hop, on links that lose frames.
     pub retransmission: Duration,
-    /// The maximum number of retransmissions of an Interest to one next hop, at most 63. With 0, only consumers repeat
-    /// their Interests.
+    /// The maximum number of retransmissions of an Interest to one next hop, at most 63. If this number is 0, the
+    /// forwarder retransmits no Interest, and only consumers repeat their Interests.
     pub retransmissions: u8,
 }
 

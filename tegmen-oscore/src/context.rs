@@ -22,7 +22,8 @@ pub struct Parameters<'a> {
     pub sender_id: &'a [u8],
     /// The ID of the other end.
     pub recipient_id: &'a [u8],
-    /// ID Context, if one master secret is used for several contexts.
+    /// The ID Context, which distinguishes contexts with the same master secret. `None` if the context has no ID
+    /// Context.
     pub id_context: Option<&'a [u8]>,
     /// The AEAD algorithm.
     pub aead: Aead,

@@ -55,7 +55,7 @@ pub trait GroupCrypto: Crypto + Sized {
     /// numbers of 32 bytes (RFC 9053, section 2.1).
     ///
     /// # Errors
-    /// [`Unsupported`] if the provider does not have the curve, or `private` is not a private key.
+    /// [`Unsupported`] if the provider does not have the curve, or `private` is not a valid private key of the curve.
     fn sign_message(
         &mut self,
         curve: Curve,

@@ -155,7 +155,7 @@ impl<const LEN: usize> Running<LEN> {
         digest
     }
 
-    /// Adds a pad of HMAC to the key in the block, and hashes the block.
+    /// Combines the key in `block` with a pad of HMAC by exclusive or, and hashes `block`.
     #[inline(never)]
     fn pad<C: Crypto>(&mut self, pad: u32) {
         for word in self.block.as_chunks_mut::<4>().0 {
