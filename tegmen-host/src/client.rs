@@ -3,10 +3,11 @@
 //! An [`Endpoint`] has sockets (`port`) and one node of the crate `tegmen`, which handles the messages (`engine`), for
 //! any number of sessions. A [`Session`] can be cloned and sent to other threads, and any number of requests and
 //! observations use it at the same time. One lock of the endpoint protects the whole state. No task holds this lock
-//! while it waits. Each waiting request has an entry, which is called its place (`places`). The entry stores the waker
-//! of the future that waits for the response. One task of the endpoint (`driver`) receives datagrams and handles
-//! timeouts. `connection` has the methods of one session, which run under the lock. `exchange` makes one exchange,
-//! `transfer` assembles bodies from blocks, and `observation` follows a resource.
+//! while it waits. Each waiting request has an entry in a table (`places`). The entry is called the place of the
+//! request, and stores the waker of the future that waits for the response. One task of the endpoint (`driver`)
+//! receives datagrams and handles timeouts. `connection` has the methods of one session, which run under the lock.
+//! `exchange` sends one message and waits for the response, `transfer` assembles bodies from blocks, and `observation`
+//! follows a resource.
 
 mod arrivals;
 mod config;

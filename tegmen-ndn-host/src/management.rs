@@ -101,7 +101,7 @@ pub(crate) struct FaceStatus {
     pub(crate) counters: Counters,
 }
 
-/// The numbers of packets and bytes of one face, or of all faces.
+/// Counts of the packets and bytes of one face, or of all faces.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Counters {
     pub(crate) in_interests: u64,
@@ -114,7 +114,7 @@ pub(crate) struct Counters {
     pub(crate) out_bytes: u64,
 }
 
-/// The state of the forwarder in datasets.
+/// The state of the forwarder that a dataset reports.
 pub(crate) struct Status {
     /// The time of the start in milliseconds since 1970.
     pub(crate) started: u64,
@@ -127,7 +127,7 @@ pub(crate) struct Status {
     pub(crate) faces: Vec<FaceStatus>,
 }
 
-/// A request to the management: the components of the name of an Interest after `/localhost/nfd`.
+/// A request to the management: the components that follow `/localhost/nfd` in the name of an Interest.
 pub(crate) struct Request<'p> {
     module: &'p [u8],
     verb: &'p [u8],
@@ -250,7 +250,7 @@ fn write_numbers(out: &mut Writer<'_>, numbers: &[(u32, u64)]) -> Result<(), Ful
     numbers.iter().try_for_each(|(kind, number)| tlv::write_integer(out, Type(*kind), *number))
 }
 
-/// Writes the numbers of packets of one face, or of all faces.
+/// Writes the counts of the packets of one face, or of all faces.
 fn write_packets(out: &mut Writer<'_>, counters: &Counters) -> Result<(), Full> {
     let numbers = [
         (0x90, counters.in_interests),

@@ -584,7 +584,8 @@ impl Shared {
         }
     }
 
-    /// Answers an Interest for the management with a Data packet. The packet has this name and content, and `last` as
+    /// Passes a Data packet to the forwarder, as the answer to an Interest for the management. If no Interest for the
+    /// packet is pending, stores the packet in the content store. The packet has this name and content, and `last` as
     /// its FinalBlockId.
     fn publish(&mut self, now: Instant, name: &[u8], last: Option<Component<'_>>, content: &[u8]) {
         let data = Data {

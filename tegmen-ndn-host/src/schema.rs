@@ -263,7 +263,7 @@ impl Schema {
     }
 
     /// Returns the rules of the roots of trust. The keys of a root of trust may sign other names, but the schema allows
-    /// no key to sign the names of the root itself.
+    /// no key to sign the names of the root of trust itself.
     pub fn roots(&self) -> Vec<String> {
         let keys: BTreeSet<usize> = self.nodes.iter().flat_map(|node| node.keys.iter().copied()).collect();
         let roots = keys.into_iter().filter(|key| self.nodes.get(*key).is_some_and(|node| node.keys.is_empty()));

@@ -101,7 +101,7 @@ impl Lengths {
 }
 
 /// Calls `visit` with the prefixes of a name, the longest first, until `visit` returns a value. Returns this value.
-/// Skips prefixes with a number of components that no name in `lengths` has.
+/// Skips each prefix whose number of components has the count 0 in `lengths`.
 fn longest_first<'n, R>(
     name: &Name<'n>,
     lengths: &Lengths,
@@ -209,8 +209,8 @@ struct Slot {
     name: u16,
     from: FaceId,
     flags: Flags,
-    /// The time at which the timer of this Interest ends. The heap may also contain earlier settings of this timer,
-    /// which are obsolete.
+    /// The time at which the timer of this Interest ends. The heap of timers may also contain earlier times of this
+    /// timer, which are obsolete.
     timer: u64,
 }
 
@@ -244,7 +244,7 @@ pub struct Limits {
     pub waiting_of_face: usize,
     /// Maximum number of bytes of the content store.
     pub stored_bytes: usize,
-    /// Maximum number of nonces that are stored for Interests after their removal.
+    /// Maximum number of stored nonces of Interests that were removed from the table of pending Interests.
     pub dead: usize,
 }
 

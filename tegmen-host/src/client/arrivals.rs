@@ -14,7 +14,7 @@ use tegmen::time::Instant;
 /// most one byte a second. `heard` lists the peers that have sent a message and that the engine has not handled yet.
 #[derive(Default)]
 pub(super) struct PeerPacing {
-    /// The peers to which messages without an acknowledgement were sent, and from which no message came afterwards.
+    /// The peers to which non-confirmable messages were sent, and from which no message came afterwards.
     probing: HashMap<PeerId, Probing>,
     pub(super) heard: Vec<PeerId>,
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tegmen::dtls::{Config, Suites};
 
-/// The settings of a client. Take the default settings or the settings of [`Self::psk`] and change fields, or use
-/// [`Self::with`].
+/// The settings of a client. Begin with the default settings, or with the settings that [`Self::psk`] returns. Then
+/// change fields directly, or by [`Self::with`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientConfig {

@@ -45,9 +45,9 @@ const IPV6_HEADER: u32 = 40;
 /// Minimum length of datagrams, in bytes. The client does not reduce the length below this value, even if the MTU of
 /// the path is smaller.
 const LEAST_MTU: u16 = 128;
-/// Minimum time between the first retransmission that follows the last datagram from the server, and the retransmission
-/// with which the client begins its last wait of [`LAST_WAIT`]. If no datagram comes in the last wait, the server
-/// counts as silent. This happens 8 to 11 seconds after the first transmission of the message.
+/// Minimum time between two retransmissions: the first one since the last datagram from the server, and the last one
+/// before the server counts as silent. After the last one the client waits for [`LAST_WAIT`]. If no datagram comes in
+/// this time, the server counts as silent, 8 to 11 seconds after the first transmission of the message.
 const BETWEEN_REPEATS: Duration = Duration::from_secs(4);
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
@@ -106,7 +106,8 @@ pub(super) struct SessionEntry {
     /// Number of open observations.
     pub(super) observations: usize,
     pub(super) reconnects: u32,
-    /// The next time at which the endpoint wakes the futures of this session whose waiting time has ended.
+    /// The next time at which the endpoint wakes futures of this session. It wakes each future whose waiting time has
+    /// ended.
     pub(super) armed: Instant,
 }
 
@@ -213,7 +214,8 @@ impl Connection<'_> {
         self.io.attach(peer, self.entry.key);
     }
 
-    /// Removes the peer of the session from the peer table. Requests that were sent to this peer end with an error.
+    /// Separates the session from its peer. Also removes the peer from the peer table, unless the peer opened the
+    /// session. Requests that were sent to this peer end with an error.
     pub(super) fn leave_peer(&mut self) {
         let Self { io, entry } = self;
         if entry.is_accepted {
@@ -370,7 +372,7 @@ impl Connection<'_> {
         self.arm(wake_at);
     }
 
-    /// Makes sure that the endpoint handles this session at `at`, or earlier.
+    /// Makes sure that the endpoint handles this session at the time `at`, or earlier.
     pub(super) fn arm(&mut self, at: Instant) {
         self.io.arm((self.entry.key, &mut self.entry.armed), at);
     }
@@ -392,7 +394,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Ends all waiting requests with a network error, unless the error is ignored.
+    /// Ends all waiting requests with a network error, unless [`Self::network_error`] ignores the error.
     pub(super) fn fail(&mut self, source: &io::Error) {
         if self.network_error(source).is_err() {
             let (remote, protection) = (self.entry.remote, self.entry.protection);
@@ -408,7 +410,8 @@ impl Connection<'_> {
     }
 
     /// Reduces the size of handshake datagrams and of blocks, after a datagram was too long for the path. The system
-    /// did not send the datagram, so the client sends the message in it again when the retransmission timer ends.
+    /// did not send the datagram, so the client sends the message of this datagram again when the retransmission timer
+    /// ends.
     fn follow_path_mtu(&mut self) {
         let known = self.io.known_mtu(&self.entry.path);
         let headers = UDP_HEADER + if self.entry.remote.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };

@@ -333,9 +333,9 @@ impl Endpoint {
     }
 
     /// Returns the principal of the server in a session with these settings. Requests that the server sends to this
-    /// endpoint have the rights of this principal. If the endpoint serves requests, its credentials contain the
-    /// principal of the pre-shared key in the settings. Without a pre-shared key, the server then has no rights:
-    /// [`Principal::NOBODY`].
+    /// endpoint have the rights of this principal. If the endpoint serves requests, it finds the principal in its
+    /// credentials by the pre-shared key in the settings. If the endpoint serves requests and the settings have no
+    /// pre-shared key, the server has no rights: [`Principal::NOBODY`].
     fn principal_of(&self, config: &ClientConfig) -> Principal {
         let engine = self.lock();
         match (&engine.io.arrivals.serving, &config.trust.key) {

@@ -112,7 +112,8 @@ impl Engine {
         self.sessions.all.iter().find(|entry| !entry.is_shut && entry.path == *path)
     }
 
-    /// Ends a session without a message after its last clone was dropped. Another session can then use the same path.
+    /// Ends a session whose last clone was dropped. The server receives no message. Another session can then use the
+    /// same path.
     pub(super) fn abandon(&mut self, key: usize) {
         self.with(key, |connection| {
             connection.shut();
@@ -316,8 +317,8 @@ impl Engine {
         }
     }
 
-    /// Sends the first `len` bytes of the output buffer. If this fails, all requests that wait for this server end with
-    /// the error.
+    /// Sends the first `len` bytes of the output buffer. If this fails, all waiting requests of the session with this
+    /// path end with the error.
     fn transmit(&mut self, path: &Path, len: usize) {
         if let Err(source) = self.io.put_out(path, len) {
             self.fail(path, &source);

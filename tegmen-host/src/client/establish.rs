@@ -176,8 +176,8 @@ impl Session {
         Err(ClientError::Handshake { remote: self.remote(), detail })
     }
 
-    /// True if an earlier session has ended, or was replaced by a new session. `since` is the value that
-    /// [`Session::reconnects`] had in the earlier session.
+    /// True if the session in which [`Session::reconnects`] had the value `since` has ended, or was replaced by a new
+    /// session.
     pub(super) fn was_lost(&self, since: u32) -> bool {
         self.with(|connection| connection.is_over() || connection.entry.reconnects != since)
     }

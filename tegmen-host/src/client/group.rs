@@ -436,7 +436,8 @@ struct Open {
     request: RequestId,
     token: Token,
     until: Instant,
-    /// The group, the epoch and the truncated sequence number of the request, if Axiom protects the request.
+    /// The address of the group, the epoch and the truncated sequence number of the request, if Axiom protects the
+    /// request.
     sealed: Option<(Address, u16, u64)>,
     /// The members that sent a response. The value is the Observe number of the member's last response and the time at
     /// which this response came; `None` if the response had no Observe option.

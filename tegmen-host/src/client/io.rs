@@ -150,8 +150,7 @@ impl Io {
         self.give_back();
     }
 
-    /// Separates a peer that opened its own session from the session of this endpoint. The peer remains in the peer
-    /// table.
+    /// Ends the assignment of a peer to a session: see [`Self::attach`]. The peer remains in the peer table.
     pub(super) fn detach(&mut self, peer: PeerId) {
         if let Some(attached) = self.node.endpoint.peers.attached(peer) {
             attached.session = None;

@@ -21,7 +21,8 @@ pub struct Observation {
     request: OwnedRequest,
     place: TakenPlace,
     token: [u8; 8],
-    /// The order of the notifications, and the time at which the last representation is no longer fresh.
+    /// The values that show if a notification is newer than the earlier notifications, and the time from which the last
+    /// representation is no longer fresh.
     state: node::Observation,
     /// The time of the next request with which the client checks that the server still knows the observation.
     alive: Instant,

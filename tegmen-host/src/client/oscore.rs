@@ -89,7 +89,7 @@ impl Oscore for EndpointOscore {
 
     /// Always returns true, so that the node passes a protected response to the application without opening it. The
     /// client then refuses the response, unless another client protected the request. The table entry of the request
-    /// (`Place::is_forwarded`) records this.
+    /// records in `Place::is_forwarded` whether another client protected it.
     fn is_forwarded(&self, _: PeerId) -> bool {
         true
     }

@@ -94,7 +94,7 @@ pub async fn ask_oscore_group(
 struct GroupClient {
     stored: StoredMember,
     crypto: HostCrypto,
-    /// The other members. The index of a member is its principal.
+    /// The other members. The principal of a member is the index of the member in this list.
     members: Vec<(Id, String)>,
     /// The member to which the next request is sent; `None` for all members.
     to: Option<Principal>,

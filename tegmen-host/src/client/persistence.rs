@@ -41,9 +41,9 @@ impl PersistentSession {
         (remote == self.remote.to_string() && identity == self.identity).then_some(port)
     }
 
-    /// Takes the session with this server from the file. Returns the session, and the end of the record numbers that
-    /// are reserved on disk for the session. If the local port has changed, returns the session only if it has a
-    /// connection id, by which the server can find the session. Returns `None` if there is no such session.
+    /// Takes the session with this server from the file. Returns the session, and the end of the range of record
+    /// numbers that is reserved on disk for the session. If the local port has changed, returns the session only if it
+    /// has a connection id, by which the server can find the session. Returns `None` if there is no such session.
     pub(super) fn take<C: Crypto>(&mut self, crypto: &mut C, port: u16) -> Result<Option<(Session, u32)>, ClientError> {
         let Some(before) = self.port() else { return Ok(None) };
         let taken = self.file.take(crypto, &self.with(before)).map_err(ClientError::State)?;

@@ -1,11 +1,11 @@
-//! The files with which a client resumes sessions without a key exchange. The directory contains one file for each
-//! server and each identity of the client.
+//! The files with which a client resumes sessions without a key exchange. The directory
+//! [`ClientState::resume`](super::ClientState::resume) contains one file for each server and each identity of the
+//! client.
 //!
-//! The file contains the master secret of the last session, so only the owner of the file can read it. The file is
-//! valid for the lifetime that the server gave. But at the beginning of the session, the client also stores the time
-//! until which it trusts the certificate of the server, and the file is not valid after this time. If the trust
-//! settings change (anchors, pins or revocation lists), the file is no longer valid, and the client makes a full
-//! handshake.
+//! Each file contains the master secret of the last session, so only the owner of the file can read it. A file is valid
+//! for the lifetime that the server gave. But at the beginning of the session, the client also stores the time until
+//! which it trusts the certificate of the server, and the file is not valid after this time. If the trust settings
+//! change (anchors, pins or revocation lists), the file is no longer valid, and the client makes a full handshake.
 
 use super::resumable::Offer;
 use super::{ClientConfig, ClientError};
@@ -49,7 +49,7 @@ pub(super) struct StoredSession {
     pub(super) master_secret: String,
     pub(super) ticket: Option<String>,
     pub(super) session_id: Option<String>,
-    /// The end of the lifetime, in seconds since 1970.
+    /// The time from which the stored session is no longer valid, in seconds since 1970.
     pub(super) until: u64,
     /// The authenticated name of the server; `None` if the server proved no name.
     pub(super) name: Option<String>,
@@ -99,7 +99,8 @@ impl ResumptionStore {
         Some((session, kept.ticket.is_some(), handle))
     }
 
-    /// Returns the means to resume the session: `ticket` or `session id`.
+    /// Returns the means to resume the stored session: `ticket` or `session id`. Returns `None` if no session is
+    /// stored.
     pub(super) fn by(&self) -> Option<&'static str> {
         Some(if self.kept.as_ref()?.ticket.is_some() { "ticket" } else { "session id" })
     }
@@ -109,7 +110,7 @@ impl ResumptionStore {
         self.kept.as_ref()?.name.clone()
     }
 
-    /// Removes a session that cannot be resumed.
+    /// Removes the stored session and its file. Call this if the session cannot be resumed.
     pub(super) fn forget(&mut self) -> Result<(), ClientError> {
         let file = self.file.display().to_string();
         self.keep(None).map_err(|source| ClientError::Resume { file, source })

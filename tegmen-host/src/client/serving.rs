@@ -121,7 +121,7 @@ pub(super) struct Serving {
     pub(super) tried: Tried,
     /// The version of the credentials when the sessions were last checked against them.
     pub(super) version: u64,
-    /// The time at which the work of each second is due.
+    /// The next time at which the work of each second is due.
     pub(super) second: Instant,
 }
 

@@ -138,7 +138,7 @@ impl AgreedContexts {
         true
     }
 
-    /// Ends all contexts of a client except `context`. Call this after `context` opened its first request.
+    /// Ends all other contexts of the client that has `context`. Call this after `context` opened its first request.
     pub(crate) fn replace_others(&self, context: &SharedContext) {
         let recipient_id = context.lock().context.recipient_id().to_vec();
         let mut known = self.known();

@@ -81,8 +81,8 @@ impl StoredContext {
     }
 
     /// Opens the context in a directory. If the last use ended with [`Self::close`], the context continues at its next
-    /// sequence number. After any other end, the context skips all sequence numbers that were reserved on disk, and the
-    /// replay window for the requests of the other endpoint is lost.
+    /// sequence number. If the last use ended in another way, such as a power cut, the context skips all sequence
+    /// numbers that were reserved on disk, and the replay window for the requests of the other endpoint is lost.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -90,9 +90,9 @@ impl StoredContext {
         Self::open_in(dir, None)
     }
 
-    /// Does the same as [`Self::open`], and stores the sequence numbers in a database that several contexts share. The
-    /// file of sequence numbers then records that the database has the numbers. The context can no longer be opened
-    /// without the database.
+    /// Does the same as [`Self::open`]. If there is a `database`, which several contexts can share, the sequence
+    /// numbers are stored in the database. The file of sequence numbers then records that the database has the numbers,
+    /// and the context can no longer be opened without the database.
     ///
     /// # Errors
     /// [`ContextError`].

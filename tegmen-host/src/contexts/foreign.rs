@@ -102,8 +102,8 @@ impl Format {
         }
     }
 
-    /// Writes the context with the same two IDs, for a program that takes the place of this endpoint. The context must
-    /// be unused.
+    /// Writes `context` in this format, without exchanging the Sender ID and the Recipient ID, for a program that
+    /// replaces this endpoint. The context must be unused.
     ///
     /// # Errors
     /// [`ContextError::File`].

@@ -41,8 +41,8 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Returns the sequence numbers of a context that exists only in memory. `created` is the time at which the context
-    /// was made, in seconds since 1970.
+    /// Returns the keeper of a context that exists only in memory. `created` is the time at which the context was made,
+    /// in seconds since 1970.
     pub(super) fn in_memory(created: u64) -> Self {
         Self {
             dir: PathBuf::new(),
@@ -363,7 +363,7 @@ fn numbers(dir: &Path, terms: &Terms, database: Option<&Database>) -> Result<(Nu
     Ok((numbers, was_there))
 }
 
-/// Writes the file that marks the first use of the context to disk.
+/// Writes to disk the file that marks the first use of the context.
 fn leave_mark(dir: &Path) -> std::io::Result<()> {
     let path = dir.join(USED);
     if path.exists() {

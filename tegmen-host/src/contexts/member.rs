@@ -45,9 +45,9 @@ pub struct StoredMember {
 
 impl StoredMember {
     /// Opens the context in a directory. If the last use ended with [`Self::close`], the context continues at its next
-    /// sequence number, with the replay windows of the other members. After any other end, the context skips all
-    /// sequence numbers that were reserved on disk, and all windows are lost: the next request of each other member is
-    /// answered with a challenge.
+    /// sequence number, with the replay windows of the other members. If the last use ended in another way, such as a
+    /// power cut, the context skips all sequence numbers that were reserved on disk, and all windows are lost: the next
+    /// request of each other member is answered with a challenge.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -55,9 +55,9 @@ impl StoredMember {
         Self::open_in(dir, None)
     }
 
-    /// Does the same as [`Self::open`], and stores the sequence numbers in a database that several contexts share. The
-    /// file of sequence numbers then records that the database has the numbers. The context can no longer be opened
-    /// without the database.
+    /// Does the same as [`Self::open`]. If there is a `database`, which several contexts can share, the sequence
+    /// numbers are stored in the database. The file of sequence numbers then records that the database has the numbers,
+    /// and the context can no longer be opened without the database.
     ///
     /// # Errors
     /// [`ContextError`].

@@ -1,6 +1,6 @@
-//! The replay windows of the other members, as text. When a process closes the context, it writes this text into the
-//! file of sequence numbers. Each known window has three values in hexadecimal: the ID of the member, the next sequence
-//! number, and a bitmap of the numbers that were received.
+//! The replay windows of the other members of a group, as text. When a process closes the context, it writes this text
+//! into the file of sequence numbers. Each known window has three values in hexadecimal: the ID of the member, the next
+//! sequence number, and a bitmap of the numbers that were received.
 
 use crate::hex::to_hex;
 use tegmen::oscore::group::Recipient;

@@ -105,7 +105,7 @@ pub(crate) struct Deciding {
     policy: AnyPolicy,
     commands: mpsc::UnboundedSender<Command>,
     hosts: VirtualHosts,
-    /// The number of the last authorization.
+    /// The number that identifies the newest authorization.
     last: Cell<u64>,
     /// The number of the authorization that the policy took for the last request; `None` if the policy took none.
     taken: Cell<Option<u64>>,
@@ -120,7 +120,8 @@ impl Deciding {
     }
 
     /// Returns the number of the authorization for an undecided request. If the policy took no authorization, returns a
-    /// new number that nobody uses. Then no decision comes, and the request is answered with 5.03 after its time limit.
+    /// new number that nobody uses. No decision then comes, and the server answers the request with 5.03 after the time
+    /// limit.
     pub(crate) fn take_number(&self) -> u64 {
         self.taken.take().unwrap_or_else(|| {
             self.last.set(self.last.get() + 1);

@@ -75,7 +75,7 @@ impl Ledger {
 pub(crate) struct Share {
     ledger: Arc<Ledger>,
     amount: usize,
-    /// The maximum number of bytes in all shares together. This share cannot grow beyond this total.
+    /// The maximum number of bytes that all shares together have after this share grows.
     limit: usize,
 }
 

@@ -18,7 +18,7 @@ use tegmen::dtls::{Config, ConnectionIdConfig, Suites};
 /// The default maximum delay of a response to a request to a group (DEFAULT_LEISURE; RFC 7252, section 4.8.2).
 pub const DEFAULT_LEISURE: Duration = Duration::from_secs(5);
 
-/// The settings of a server. Take the defaults and change fields, or use [`Self::with`].
+/// The settings of a server. Begin with the default settings. Then change fields directly, or by [`Self::with`].
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ServerConfig {
@@ -45,8 +45,8 @@ pub struct ServerConfig {
     /// The devices in whose name the server opens or resumes sessions; `None` if there are no such devices. The tickets
     /// and session ids of these devices do not depend on [`Self::resumption`].
     pub delegate: Option<Arc<dyn Delegate>>,
-    /// The label of the keying material that each session exports (RFC 5705), and the function that receives it. With
-    /// `None`, sessions export nothing.
+    /// The label of the keying material that each session exports (RFC 5705), and the function that receives this
+    /// material. With `None`, sessions export nothing.
     pub exporter: Option<Exporter>,
     /// The keys of the server, and the sources of the keys of clients.
     pub trust: ServerTrust,

@@ -30,7 +30,8 @@ impl Default for HelloLimits {
 /// Number of token buckets. If there are more network prefixes than buckets, several prefixes share one bucket.
 const PREFIXES: usize = 4096;
 
-/// The current state of [`HelloLimits`]. Its size is fixed, and all shards share it.
+/// The current limits, and token buckets that show if a ClientHello exceeds a limit. The number of buckets is fixed,
+/// and all shards share them.
 pub(crate) struct Gate {
     per_prefix: AtomicU32,
     in_all: AtomicU32,

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tegmen::identity::Identity;
 use tokio::sync::mpsc;
 
-/// The paths of changed representations that the shard has not taken yet. A path that changed several times is in the
-/// set once.
+/// The paths at which representations changed, until the shard takes these paths. If the representation at a path
+/// changed several times, the set contains the path once.
 pub(crate) struct Changes {
     paths: Mutex<HashSet<Arc<str>>>,
     commands: mpsc::UnboundedSender<Command>,
@@ -34,7 +34,7 @@ impl Changes {
         paths.insert(path.into());
     }
 
-    /// Sends a command to the shard that takes these changed paths.
+    /// Sends a command to the shard that uses this set of paths.
     pub(super) fn send(&self, command: Command) {
         // This fails only if the server ended meanwhile, and then no shard needs the command.
         let _ = self.commands.send(command);

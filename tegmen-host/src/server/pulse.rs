@@ -13,9 +13,10 @@ pub struct Pulse {
 
 impl Pulse {
     /// Sends a question to each shard. Returns true when all shards have answered, and false if a shard has ended. If
-    /// the result is true, the [totals](super::Counts::totals) are not older than this call. While a server drains,
-    /// shards without work end before the others. During this time the result is true when at least one shard has
-    /// answered. A blocked shard never answers, so set a time limit for this call.
+    /// the result is true, the [totals](super::Counts::totals) are not older than this call. While
+    /// [`Server::drain`](super::Server::drain) ends a server, shards without work end before the others. During this
+    /// time the result is true when at least one shard has answered. A blocked shard never answers, so set a time limit
+    /// for this call.
     pub async fn beats(&self) -> bool {
         let (sender, mut answers) = mpsc::unbounded_channel();
         for shard in &*self.shards.shards {

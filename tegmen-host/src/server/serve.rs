@@ -91,7 +91,7 @@ pub(crate) struct Resources<A> {
     /// The path of the last request with a deferred response.
     last_deferred: Arc<str>,
     pub(super) cause: Cell<Option<String>>,
-    /// The number of the newest responder, which is the right to send a deferred response.
+    /// The number that identifies the newest responder. A responder is the right to send a deferred response.
     responders: Cell<u64>,
     /// The number of the responder for the current request; `None` if the response is not deferred.
     deferred: Cell<Option<u64>>,
@@ -481,7 +481,8 @@ impl<A: Application> Resources<A> {
 
 impl<A> Resources<A> {
     /// Returns the number of the responder of a deferred response. If the application took no responder, returns a new
-    /// number that nobody uses. Then no response comes, and the request is answered with 5.03 after its time limit.
+    /// number that nobody uses. The application then sends no response, and the server answers the request with 5.03
+    /// after the time limit.
     pub(super) fn take_responder(&self) -> u64 {
         self.deferred.take().unwrap_or_else(|| self.next_responder())
     }

@@ -1,5 +1,5 @@
-//! Peers without protection for which CoAP keeps state. A limit prevents an attacker with forged addresses from
-//! filling the memory.
+//! The peers that use CoAP in clear, and whose CoAP state the server keeps in memory. A limit for the number of these
+//! peers prevents an attacker with forged addresses from filling the memory.
 
 use super::coap_peer::Forgettable;
 use super::observers::Observers;
@@ -18,7 +18,7 @@ impl Unauthenticated {
         Self { peers: Vec::new(), max }
     }
 
-    /// Adds a peer. If there are then more than twice `max` peers, forgets peers until `max` are left. It forgets the
+    /// Adds a peer. If there are then more than twice `max` peers, forgets peers until `max` are left. Forgets the
     /// peers without observations before the others, and older peers before newer ones.
     pub(super) fn add<T: Peers<Attached: Forgettable>, G>(
         &mut self,

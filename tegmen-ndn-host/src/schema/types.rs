@@ -30,7 +30,7 @@ pub(super) const CONSTRAINT: Type = Type(0x43);
 pub(super) const VALUE_EDGE: Type = Type(0x51);
 /// An edge for a pattern.
 pub(super) const PATTERN_EDGE: Type = Type(0x53);
-/// The number of a key node. The keys whose names match this node may sign the names of the node that contains the
+/// The number of a key node. The keys whose names match the key node may sign the names that match the node with this
 /// element.
 pub(super) const KEY_NODE: Type = Type(0x55);
 /// The number of the parent node.

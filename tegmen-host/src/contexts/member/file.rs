@@ -188,7 +188,7 @@ impl MemberFile {
         })
     }
 
-    /// Returns the context of this member. Its next sequence number is `next`.
+    /// Returns the context of this member. The next sequence number of the context is `next`.
     pub(super) fn context(&self, next: u64) -> Result<MemberContext, ContextError> {
         let parameters = GroupParameters {
             master_secret: &self.master_secret,

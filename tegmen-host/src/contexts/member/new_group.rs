@@ -20,9 +20,10 @@ const MOST_MEMBERS: usize = 256;
 const LONGEST_NAME: usize = 64;
 
 /// Makes a group of these members. Each member gets a directory `dir/NAME` with its security context, whose keys are on
-/// `curve` (Ed25519 or P-256). The last part of `dir` is the name of the group. `allow` contains the rights of members:
-/// the key is the name of a member, and the rights apply at all other members. A member without an entry has all
-/// rights. `expires` is the expiry time, in the form that the file `context.toml` uses; `None` sets no expiry time.
+/// `curve` (Ed25519 or P-256). The last component of the path `dir` is the name of the group. `allow` contains the
+/// rights of members: the key is the name of a member, and the rights apply at all other members. A member without an
+/// entry has all rights. `expires` is the expiry time, in the form that the file `context.toml` uses; `None` sets no
+/// expiry time.
 ///
 /// # Errors
 /// [`ContextError`]. If a name or a right is not valid, or if one of the directories already has a context, nothing is

@@ -20,8 +20,8 @@ pub(super) struct Persistence {
     by_peer: HashMap<PeerId, Entry>,
     /// The last reported reason why record numbers could not be reserved; `None` if the last attempt succeeded.
     said: Option<String>,
-    /// The time at which the server removes the stored sessions whose peers have not returned. At this time, these
-    /// sessions have waited for the maximum idle time.
+    /// The time at which the server removes the stored sessions whose peers have sent nothing since the start. At this
+    /// time, the maximum idle time has passed since the start.
     give_up: Instant,
 }
 
