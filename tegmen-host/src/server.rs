@@ -199,7 +199,8 @@ pub struct Server {
 pub struct Counts(Arc<[Arc<Mutex<Totals>>]>);
 
 impl Counts {
-    /// Returns the totals of all shards, which are at most a second old. After [`Pulse::beats`] they are current.
+    /// Returns the totals of all shards. The totals are at most a second old. After a call of [`Pulse::beats`] they are
+    /// current.
     pub fn totals(&self) -> Totals {
         let mut sum = Totals::default();
         for shard in &*self.0 {
@@ -284,12 +285,13 @@ pub struct Totals {
     pub address_changes: AddressChanges,
     /// The earliest expiry time of the server's certificates.
     pub certificate_expires: Option<SystemTime>,
-    /// The earliest time by which a revocation list of an authority for clients has to be replaced. From this time on
-    /// the server refuses clients with certificates of that authority.
+    /// The earliest time by which the operator has to replace a revocation list for client certificates. From this time
+    /// on the server refuses the clients of the authority that issued the list.
     pub revocation_due: Option<SystemTime>,
     /// Datagrams that one shard received for a session of another shard.
     pub passed_on: u64,
-    /// Datagrams for a session of another shard that were dropped, because too many such datagrams waited.
+    /// Datagrams that one shard received for a session of another shard, and dropped because too many such datagrams
+    /// waited.
     pub not_passed_on: u64,
 }
 
@@ -408,7 +410,8 @@ impl Server {
         self.notifier.clone()
     }
 
-    /// Returns the totals of all shards, which are at most a second old. After [`Pulse::beats`] they are current.
+    /// Returns the totals of all shards. The totals are at most a second old. After a call of [`Pulse::beats`] they are
+    /// current.
     pub fn totals(&self) -> Totals {
         self.counters.totals()
     }

@@ -199,8 +199,8 @@ impl Client {
         }
     }
 
-    /// Sends an Interest up to three times. After each transmission, waits for an answer for the time `within`. Returns
-    /// the Data packet that answers the Interest. While this function waits, it drops all other packets that arrive.
+    /// Sends an Interest up to three times. After each transmission, waits up to `within` for an answer. Returns the
+    /// Data packet that answers the Interest. While this function waits, it drops all other packets that arrive.
     ///
     /// # Errors
     /// [`ClientError`].

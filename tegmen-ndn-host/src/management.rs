@@ -303,8 +303,8 @@ fn face(status: &FaceStatus) -> Vec<u8> {
     element(DATASET, &value)
 }
 
-/// Encodes the dataset of all prefixes, sorted by name. Each prefix has its routes if `is_rib` is true, and its next
-/// hops otherwise.
+/// Encodes the dataset of all prefixes, sorted by name. The entry of each prefix contains the routes of the prefix if
+/// `is_rib` is true, and the next hops otherwise.
 fn routes(fib: &HostFib, is_rib: bool) -> Vec<u8> {
     let mut prefixes: Vec<_> = fib.iter().collect();
     prefixes.sort_unstable_by_key(|(prefix, _)| *prefix);

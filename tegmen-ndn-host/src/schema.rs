@@ -139,8 +139,8 @@ type Bound<'n> = BTreeMap<u64, &'n [u8]>;
 /// A match of a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Match {
-    /// The names of the rules, such as `#sensor`. If the node has no rule, this is the number of the node, such as
-    /// `#_3`.
+    /// The names of the rules of the node that the name matches, such as `#sensor`. If this node has no rule, the list
+    /// contains only the number of the node, such as `#_3`.
     pub rules: Vec<String>,
     /// The patterns, each with the encoded component that is bound to it.
     pub bound: Vec<(String, Vec<u8>)>,

@@ -510,7 +510,7 @@ impl Pit for HostPit {
 pub struct HostStore {
     /// The packets by name. There is at most one packet for a name.
     by_name: BTreeMap<Box<[u8]>, Stored>,
-    /// The names, approximately in the order of their last use: see `use_now`.
+    /// The names of the packets, approximately in the order of the last use of each packet: see `use_now`.
     by_use: BTreeMap<u64, Box<[u8]>>,
     uses: u64,
     bytes: usize,

@@ -11,7 +11,8 @@ use tegmen::oscore::UnprotectError;
 use tegmen::time::Instant;
 
 /// The state of the limit PROBING_RATE for each peer (RFC 7252, section 4.7): a peer that does not answer receives at
-/// most one byte a second. `heard` lists the peers that have sent a message and that the engine has not handled yet.
+/// most one byte a second. `heard` lists the peers that have sent a message, until the endpoint has noted this message
+/// for their sessions.
 #[derive(Default)]
 pub(super) struct PeerPacing {
     /// The peers to which non-confirmable messages were sent, and from which no message came afterwards.
@@ -59,7 +60,8 @@ pub(super) struct Arrivals {
 
 pub(super) enum Arrival {
     Response(Response),
-    /// A response that OSCORE cannot open. The values are the reason, and the code outside the protection of OSCORE.
+    /// A response that OSCORE cannot open. The values are the reason, and the response code that OSCORE does not
+    /// protect.
     Refused(UnprotectError, Code),
     Acknowledged,
     Reset,

@@ -6,7 +6,7 @@ use crate::hex::to_hex;
 use tegmen::oscore::group::Recipient;
 use tegmen::oscore::{Id, ReplayWindow};
 
-/// Returns the text of the known windows.
+/// Returns the text for the known replay windows of `recipients`.
 pub(super) fn to_text(recipients: &[Recipient<Vec<u8>>]) -> String {
     let known = recipients.iter().filter(|recipient| recipient.window().mark().is_none());
     let text = known.map(|recipient| {
@@ -16,7 +16,7 @@ pub(super) fn to_text(recipients: &[Recipient<Vec<u8>>]) -> String {
     text.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the window of a member; `None` if it is not known.
+/// Returns the replay window of the member with this ID; `None` if the text does not contain this window.
 pub(super) fn find(text: &str, id: &Id) -> Option<ReplayWindow> {
     let id = to_hex(id.as_bytes());
     let mut windows = text.split(' ').filter_map(|window| window.split_once(':'));
@@ -25,7 +25,7 @@ pub(super) fn find(text: &str, id: &Id) -> Option<ReplayWindow> {
     Some(ReplayWindow::from_parts((number(next)?, number(seen)?)))
 }
 
-/// Returns the number of known windows.
+/// Returns the number of replay windows in the text.
 pub(super) fn count(text: &str) -> usize {
     text.split(' ').filter(|window| !window.is_empty()).count()
 }

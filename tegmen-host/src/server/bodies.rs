@@ -43,7 +43,7 @@ impl Ledger {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason why the ledger refused memory for a body.
+    /// Returns a text for the operator after a body got no memory: the bytes that all bodies take, and their limit.
     pub(super) fn complaint(&self) -> String {
         format!(
             "bodies of transfers take {} bytes of {}, of which peers with neither DTLS nor OSCORE have half",
@@ -137,7 +137,7 @@ pub(crate) struct ServerBodies {
     by_peer: PerPeer<Transfers>,
     /// A buffer for the response that a handler writes.
     space: Vec<u8>,
-    /// The flag that is set to true when the ledger refuses a share.
+    /// The flag that is set to true when the ledger refuses memory for a body.
     refused: Arc<AtomicBool>,
 }
 

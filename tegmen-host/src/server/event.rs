@@ -89,9 +89,8 @@ pub enum Event {
         #[serde(serialize_with = "dated")]
         at: SystemTime,
     },
-    /// The time has passed by which the operator had to replace a revocation list for clients. Until the list is
-    /// replaced, the server refuses all clients of the authority that issued the list. The event is reported once for
-    /// each list.
+    /// A revocation list for client certificates has expired. Until the operator replaces the list, the server refuses
+    /// all clients of the authority that issued the list. The event is reported once for each list.
     RevocationDue {
         /// The time by which the operator had to replace the list.
         #[serde(serialize_with = "dated")]

@@ -9,7 +9,7 @@ use tegmen::time::Instant;
 /// The keys of an identity; `None` if there is no such identity.
 pub(super) type Found = Option<IdentityKeys>;
 
-/// The held answers, in the order of the times at which they may be used.
+/// The answers of the key store that wait, in the order of the times at which they may be used.
 pub(super) struct Held {
     by_time: BTreeMap<(Instant, u64), (PeerId, Found)>,
     held: u64,

@@ -82,7 +82,7 @@ impl Gate {
 pub(crate) struct Limited(pub(super) Arc<Gate>);
 
 impl Limited {
-    /// Returns a server role with a separate gate.
+    /// Returns a server role with a new [`Gate`], which has these limits.
     pub(crate) fn with(limits: HelloLimits) -> Self {
         Self(Arc::new(Gate::new(limits)))
     }

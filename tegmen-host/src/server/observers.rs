@@ -45,7 +45,8 @@ pub(crate) struct Observers<G = MemberRegistration> {
 /// The observations of one peer.
 struct Observations<G> {
     places: Vec<Place<G>>,
-    /// The index in `places` at which the next search for a due notification begins.
+    /// The index of an observation in the list `places`. The next search for a due notification begins at this
+    /// observation.
     next: usize,
     probing: Probing,
 }

@@ -22,7 +22,7 @@ use tegmen_store::{LEASE, Numbers};
 /// The rederivation state of a context.
 pub(crate) struct Rederivation {
     file: ContextFile,
-    /// True until new keys replace the keys whose sequence numbers were lost.
+    /// True after sequence numbers were lost, until new keys replace the keys of these numbers.
     is_lost: bool,
     offers: Option<Offers>,
     /// The number of key changes since the context was opened.

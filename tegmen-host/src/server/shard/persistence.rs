@@ -14,14 +14,14 @@ use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::time::Instant;
 
-/// The sessions of a shard that are in the database.
+/// The sessions of a shard, if they are stored in the database.
 pub(super) struct Persistence {
     pub(super) sessions: Arc<Sessions>,
     by_peer: HashMap<PeerId, Entry>,
     /// The last reported reason why record numbers could not be reserved; `None` if the last attempt succeeded.
     said: Option<String>,
-    /// The time at which the server removes the stored sessions whose peers have sent nothing since the start. At this
-    /// time, the maximum idle time has passed since the start.
+    /// The time at which the server removes the stored sessions whose peers have sent nothing since the start of the
+    /// server. At this time, the maximum idle time has passed since that start.
     give_up: Instant,
 }
 

@@ -265,7 +265,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Uses the stored answers whose time has come.
+    /// Uses the stored answers of the key store that may be used at `now`.
     pub(super) fn on_held(&mut self, now: Instant) {
         while let Some((peer, found)) = self.held.take(now) {
             self.answer(now, peer, found);
