@@ -427,8 +427,8 @@ struct Requests {
     open: Vec<Open>,
     /// Maximum number of open requests.
     most: usize,
-    /// The number that the next request gets. `None` before the first request, because the node chooses the first
-    /// number.
+    /// The number of the next request, with which the node identifies the request. `None` before the first request,
+    /// because the node chooses the first number.
     next: Option<u32>,
 }
 

@@ -15,7 +15,7 @@ use tegmen::time::Instant;
 /// after the time `alive`.
 const SHORTEST: Duration = Duration::from_secs(60);
 
-/// The state after a registration was sent to all members.
+/// The state of a round, which begins when a registration is sent to all members.
 pub(super) struct Round {
     /// The digest of the last representation of each member.
     last: HashMap<IpAddr, [u8; 32]>,

@@ -73,8 +73,8 @@ impl Format {
     }
 
     /// `dir` contains the context of this endpoint. Writes the context for the other endpoint. With `recover` the
-    /// sequence numbers of the written context begin above every number that the other endpoint may have used. For
-    /// aiocoap the first number is written to `sequence.json`, for libcoap to a second file `TO.seq`.
+    /// sequence numbers of the written context begin above every number that the other endpoint may have used. The
+    /// number at which they begin is written to `sequence.json` for aiocoap, and to a second file `TO.seq` for libcoap.
     ///
     /// # Errors
     /// [`ContextError::Used`] if the context was used and `recover` is false; [`ContextError::Exhausted`] if no

@@ -52,9 +52,10 @@ impl Ledger {
         )
     }
 
-    /// Returns a share of `amount` bytes for a peer with this protection. When the share is dropped, its bytes are free
-    /// again. All peers that use neither DTLS nor OSCORE can together take only half of the ledger's bytes, so that the
-    /// other half remains for protected peers. Returns `None` if too few bytes are free.
+    /// Reserves `amount` bytes of memory for a peer with this protection, and returns the reservation. When the
+    /// reservation is dropped, its bytes are free again. All peers that use neither DTLS nor OSCORE can together take
+    /// only half of the ledger's bytes, so that the other half remains for protected peers. Returns `None` if too few
+    /// bytes are free.
     pub(super) fn share_of(self: &Arc<Self>, protection: Protection, amount: usize) -> Option<Share> {
         let mut share = Share { ledger: self.clone(), amount: 0, limit: self.limit_of(protection) };
         share.grow(amount).then_some(share)
@@ -153,7 +154,7 @@ impl ServerBodies {
         self.limit = limit;
     }
 
-    /// Returns the ledger, and the flag that is set to true when the ledger refuses a share.
+    /// Returns the ledger, and the flag that is set to true when the ledger refuses memory for a body.
     pub(super) fn ledger(&self) -> (Arc<Ledger>, Arc<AtomicBool>) {
         (self.ledger.clone(), self.refused.clone())
     }
@@ -168,8 +169,8 @@ impl ServerBodies {
         });
     }
 
-    /// Returns an empty share of the ledger for a new body. `announced` is the number of bytes that the body is
-    /// expected to have. Returns `None` if fewer bytes are free now.
+    /// Returns an empty [`Share`], which counts the bytes of a new body in the ledger. `announced` is the number of
+    /// bytes that the body is expected to have. Returns `None` if fewer bytes are free now.
     fn share(&self, protection: Protection, announced: usize) -> Option<Share> {
         let share = self.ledger.share_of(protection, 0);
         let share = share.filter(|_| self.ledger.has_room_for(protection, announced));

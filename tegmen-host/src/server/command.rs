@@ -17,7 +17,7 @@ pub(crate) type Whom = dyn Fn(&Identity) -> bool + Send + Sync;
 
 /// A command to a shard.
 pub(crate) enum Command {
-    /// The response of the responder with this number.
+    /// The response that the responder with this number sends.
     Respond(u64, Reply),
     /// The decision of the authorization with this number.
     Decide(u64, bool),

@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The names of the kinds in metrics, in the order of their numbers.
+    /// The names that metrics use for the kinds, in the order of the variants of this enum.
     pub const NAMES: [&str; 6] = ["psk", "ecdhe_psk", "ecdhe_ecdsa", "ecdhe_rsa", "rsa", "resumed"];
 
     /// Returns the kind of a session with this cipher suite.

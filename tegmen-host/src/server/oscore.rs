@@ -62,8 +62,8 @@ pub(super) struct ServerOscore {
 }
 
 impl ServerOscore {
-    /// Returns the OSCORE state of a server with `contexts`, and with the contexts that `edhoc` makes. `blocks` stores
-    /// requests that proxies have cut into blocks.
+    /// Returns the OSCORE state of a server. The server uses `contexts`, and the contexts that `edhoc` makes. `blocks`
+    /// stores requests that proxies have cut into blocks.
     pub(super) fn new(contexts: Contexts, edhoc: Option<EdhocServer>, blocks: ServerBodies) -> Self {
         let contexts = match &edhoc {
             Some(edhoc) => contexts.with_agreed(edhoc.contexts()),
