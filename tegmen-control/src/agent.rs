@@ -104,9 +104,9 @@ impl Drop for Agent {
 }
 
 impl Agent {
-    /// Opens the socket at `path`. Replaces a socket that an earlier agent left there. No program can connect before
-    /// the permissions of the socket are set. `user` is the numeric ID of the user who owns the socket and may use it;
-    /// `None` is the user of this process. The caller must be in the context of a Tokio runtime.
+    /// Opens the socket at `path`. Replaces a socket that an earlier agent left at this path. No program can connect
+    /// before the permissions of the socket are set. `user` is the numeric ID of the user who owns the socket and may
+    /// use it; `None` is the user of this process. The caller must be in the context of a Tokio runtime.
     ///
     /// # Errors
     /// [`SocketError`], whose text also names what the user has to do next.

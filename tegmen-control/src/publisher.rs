@@ -33,7 +33,8 @@ use zeroize::Zeroizing;
 /// The interval at which sessions with an expired token are ended.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Characters that are refused in the path of a right. The path becomes part of a rule of the credentials file, and a
-/// `*` in this rule would match further paths. The other characters occur in the path of a URI only in encoded form.
+/// `*` in this rule would match further paths. The path of a URI can contain the other refused characters only in
+/// encoded form.
 const NO_PATH: [char; 5] = ['*', '?', '#', '%', ' '];
 /// Maximum number of tokens whose identities are remembered until the tokens expire, including the tokens in use.
 const REMEMBERED: usize = 1 << 16;
@@ -236,7 +237,7 @@ impl Tickets {
         }
     }
 
-    /// Returns the token of a session, if it is in use and not expired. `now` is in seconds since 1970.
+    /// Returns the token of a session, if the token is in use and not expired. `now` is in seconds since 1970.
     pub fn in_use(&self, identity: &str, now: u64) -> Option<Arc<Ticket>> {
         self.taken().get(identity).and_then(|taken| taken.ticket.clone()).filter(|ticket| ticket.expires > now)
     }

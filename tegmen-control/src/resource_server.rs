@@ -305,9 +305,9 @@ impl Tokens {
         }
     }
 
-    /// Takes the token in the payload of a request that is protected by a Security Context of the client with this
-    /// principal. The token updates the rights of this context. A nonce and an ID in the payload are ignored. `now` is
-    /// in seconds since 1970.
+    /// Takes the token in the payload of a request that is protected by a Security Context. The token updates the
+    /// rights of this context. `principal` is the number by which the CoAP server names the client of this context. A
+    /// nonce and an ID in the payload are ignored. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// [`Refusal`]. Nothing has changed then.
@@ -368,9 +368,10 @@ impl Tokens {
         }
     }
 
-    /// Removes the tokens that expired at least two seconds ago, and ends their Security Contexts. Returns the
-    /// principal and the rights of each token that expired since the last call, so that the observers with this
-    /// principal can be notified. The caller must call this function once a second. `now` is in seconds since 1970.
+    /// Removes the tokens that expired at least two seconds ago, and ends their Security Contexts. Returns two values
+    /// for each token that expired since the last call: the principal, which is the number by which the CoAP server
+    /// names the client, and the rights of the token. With these values the caller can notify the observations of this
+    /// client. The caller must call this function once a second. `now` is in seconds since 1970.
     pub fn expire(&self, now: u64) -> Vec<(Principal, Aif)> {
         let mut taken = self.taken();
         for principal in taken.retain(|token| now < token.expires.saturating_add(LINGER)) {

@@ -178,7 +178,7 @@ impl<S: Store> Service<S> {
         None
     }
 
-    /// Decides on a request. If no decision is possible now, returns the response as an error.
+    /// Decides on a request. If no decision is possible now, the error is the 5.03 response to the request.
     fn decide(&self, path: Path, asker: Option<&str>, payload: &[u8]) -> Result<Decided, Reply> {
         let who = asker.unwrap_or_default();
         if let Err(not_written) = self.audit.is_writable() {

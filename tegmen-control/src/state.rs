@@ -149,7 +149,7 @@ pub enum StateError {
     /// There is no one-time key for a device of this name.
     #[error("there is no one-time key for {0}: it was used, or withdrawn, or has expired; or correct the name")]
     NoOneTimeKey(String),
-    /// A name or a tag is not valid, or the new credential in a change belongs to a device with another name. The value
+    /// A name or a tag is not valid, or [`Change::proof`] names another device than the one that is changed. The value
     /// is the reason.
     #[error("{0}")]
     Party(String),

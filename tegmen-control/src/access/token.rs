@@ -133,7 +133,8 @@ impl<D: Devices> Introspection<'_, D> {
     }
 }
 
-/// Makes a random identity, for a session with the device `audience` or for input material of this device.
+/// Makes a random session identity. It identifies a session with the device `audience`, or input material for this
+/// device.
 fn draw_identity<C: Crypto>(audience: &str, crypto: &mut C) -> String {
     format!("{audience};{}", to_hex(&draw::<NONCE, C>(crypto)))
 }

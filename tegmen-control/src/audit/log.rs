@@ -398,7 +398,7 @@ fn resumed(lost: u64) -> Record {
     Record { kind: Kind::Server, who: String::new(), code: "resumed", message }
 }
 
-/// The file of the log, and the end of its chain of hashes.
+/// The open file of the log, with the data that the next line needs: the number and the hash of the last line.
 struct Writer {
     file: File,
     head_file: PathBuf,
@@ -412,7 +412,7 @@ struct Writer {
     last: Digest,
     /// True if the file may contain a part of a failed write.
     has_rest: bool,
-    /// The number of lines in the last head, which is a signed statement about the log.
+    /// The number of lines of the log that the last head states. A head is a signed statement about the log.
     signed: u64,
     /// The time of the last attempt to sign a head; before the first attempt, the time at which the log was opened.
     signed_at: Instant,

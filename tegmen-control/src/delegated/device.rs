@@ -219,9 +219,9 @@ impl DelegatedDevice {
         config.exporter = Some(Exporter { label: EXPORTER, take: Arc::new(take) });
     }
 
-    /// Returns the policy. A delegated peer has the rights of its scope. The delegation server may
-    /// send requests to the resources of the delegation protocol, and to no other resource. Any other peer has the rights that the credentials of the DTLS server give it. Requests
-    /// over plain CoAP are allowed if `plain_allowed` is true.
+    /// Returns the policy. A delegated peer has the rights of its scope. The delegation server may send requests to the
+    /// resources of the delegation protocol, and to no other resource. Any other peer has the rights that the
+    /// credentials of the DTLS server give it. Requests over plain CoAP are allowed if `plain_allowed` is true.
     pub fn policy(&self, plain_allowed: bool) -> impl Policy + Send + Sync + 'static {
         let others = FilePolicy { credentials: self.0.credentials.clone(), plain_allowed };
         ScopePolicy { device: self.clone(), others }
@@ -287,8 +287,8 @@ impl DelegatedDevice {
         principal == self.0.server
     }
 
-    /// Returns the number by which the device names the connection of a principal; `None` if the principal is no
-    /// delegated peer. The connection may have ended already.
+    /// Returns the number by which the device names the connection of the peer with this principal. Returns `None` if
+    /// the peer is no delegated peer. The connection may have ended already.
     pub(super) fn connection_of(&self, principal: Principal) -> Option<u32> {
         self.0.credentials.delegated(principal).and_then(|(device, id)| (device == ITSELF).then_some(id))
     }

@@ -74,8 +74,8 @@ impl Agenda {
     }
 
     /// Records that a conversation failed. The server contacts the device again after a pause. The first pause is
-    /// `first`. The pause doubles with each further failure, up to `longest`. `part`, from 0 to 1, shortens the pause
-    /// by up to a quarter.
+    /// `first`. The pause doubles with each further failure, up to `longest`. Then the pause is made shorter: by
+    /// nothing if `part` is 0, by a quarter if `part` is 1, and in proportion between these values.
     pub(super) fn failed(&mut self, device: u32, now: Instant, (first, longest): (Duration, Duration), part: f64) {
         let last = self.entries.get(&device).map_or(Duration::ZERO, |entry| entry.pause);
         let pause = last.saturating_mul(2).clamp(first, longest.max(first));

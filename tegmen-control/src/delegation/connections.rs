@@ -82,8 +82,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(connections)
     }
 
-    /// Returns the numbers of the present epoch that were reserved and have no row. A server that was killed may have
-    /// given such numbers to peers. Each number can be [revoked](Self::revoke).
+    /// Returns the connection numbers of the present epoch that were reserved, and that no connection in the store has.
+    /// A server that was killed may have given these numbers to peers. Each number can be [revoked](Self::revoke).
     ///
     /// # Errors
     /// The errors of [`Self::connections`].
@@ -102,7 +102,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(all)
     }
 
-    /// Returns the numbers that were reserved for one [`Purpose`] and have no row.
+    /// Returns the connection numbers that were reserved for one [`Purpose`], and that no connection in the store has.
     pub(super) async fn unaccounted_of(
         &self,
         device: &Device,

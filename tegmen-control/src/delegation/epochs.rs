@@ -35,7 +35,8 @@ pub struct ResetPreview {
     /// The number of connections of the previous epoch whose peers have not returned yet. These peers must authenticate
     /// themselves again.
     pub end_unreturned: usize,
-    /// The number of connections that are revoked now. The next epoch frees their entries in the list of the device.
+    /// The number of connections that are revoked now. The next epoch removes them from the device's list of refused
+    /// connections.
     pub revoked: usize,
 }
 

@@ -144,7 +144,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         (key, Epoch::first(DeviceKey(kept)).key)
     }
 
-    /// Records an operator's change in the audit log, and waits until the record is durable. The change gives rights.
+    /// Records an operator's change that gives rights in the audit log, and waits until the record is durable.
     async fn write(&self, by: &str, code: &'static str, message: String) -> Result<(), DelegationError> {
         self.write_or_note(false, by, code, message).await
     }

@@ -18,7 +18,9 @@ pub struct Revoked {
     /// The connections that are revoked: the connection that the operator named, the connection of the previous epoch
     /// that the named connection replaced, and each connection of the present epoch that replaces one of these two.
     pub connections: Vec<ConnectionId>,
-    /// True if the device gets the revocation only with the next epoch.
+    /// True if the revocation takes full effect at the device only when the next epoch begins. The reason is that the
+    /// device's list of refused connections is full, or that connections without a row in the store may also have to be
+    /// revoked.
     pub by_reset: bool,
 }
 
@@ -37,9 +39,10 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// The device receives the revocation when the server next contacts it. If the device's list of refused connections
     /// is full, the next epoch begins at that time.
     ///
-    /// A number that was [reserved and has no row](Self::unaccounted) can be revoked too. If this number is reserved
-    /// for a peer that returns with a ticket, the server does not know which connection of the previous epoch was
-    /// replaced by the connection with this number. So then no connection of the previous epoch continues.
+    /// A connection number that was reserved can be revoked even if the [store has no connection with this
+    /// number](Self::unaccounted). The number may be reserved for a peer that returns with a ticket. The server then
+    /// does not know the connection of the previous epoch that this peer had. So in this case no connection of the
+    /// previous epoch continues.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoConnection`], [`DelegationError::Changed`] or

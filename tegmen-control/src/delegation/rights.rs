@@ -47,7 +47,8 @@ pub(super) fn scope(rights: &dyn Rights, peer: &str, device: &Party<'_>, config:
     config.scopes.iter().position(is_allowed).and_then(|index| u8::try_from(index).ok())
 }
 
-/// Returns true if all rules of this scope are still allowed for the peer. [`NO_SCOPE`] is always allowed.
+/// Returns true if the policy still allows the peer all rules of this scope. Also returns true for [`NO_SCOPE`], which
+/// gives no rights.
 pub(super) fn stands(rights: &dyn Rights, peer: &str, device: &Party<'_>, config: &DeviceConfig, scope: u8) -> bool {
     let rules = config.scopes.get(usize::from(scope));
     scope == NO_SCOPE || rules.is_some_and(|rules| allows(rights, peer, device, rules))

@@ -187,8 +187,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Reads a row with numbers of connections. If a restore has increased the numbers, marks the epoch as restored.
-    /// The revocations after the backup are then lost, so no connection of this epoch continues in the next one.
+    /// Reads a row with the counter of the reserved connection numbers. If the restore of a backup has increased the
+    /// counter, marks the epoch as restored. The revocations that were made after the backup are then lost. So no
+    /// connection of this epoch continues in the next epoch.
     fn load_numbers(&self, entry: &Entry) -> Result<(), String> {
         let parts = rows::parts(&entry.key, rows::NUMBERS);
         let (name, tag, _) = parts.filter(|(.., last)| Purpose::of(last).is_some()).ok_or("it names no numbers")?;
@@ -264,8 +265,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 }
 
-/// Records that the store has a row with numbers of connections for the epoch with this tag. `restored` is true if a
-/// restore of a backup has increased these numbers.
+/// Records that the store has a row with a counter of reserved connection numbers for the epoch with this tag.
+/// `restored` is true if the restore of a backup has increased this counter.
 pub(super) fn note_numbers<C: Crypto>(state: &mut InMemory, tag: rows::Tag, restored: bool) {
     if Some(tag) == state.tag && restored {
         state.is_restored();
@@ -274,7 +275,7 @@ pub(super) fn note_numbers<C: Crypto>(state: &mut InMemory, tag: rows::Tag, rest
     }
 }
 
-/// Returns the name at the end of the key of a device.
+/// Returns the name of a device, which is at the end of the key of the device's row.
 fn name_of(entry: &Entry) -> Option<&str> {
     std::str::from_utf8(&entry.key).ok()?.strip_prefix(rows::DEVICES)
 }

@@ -31,7 +31,7 @@ pub struct DirectoryBounds {
     pub each: usize,
     /// Maximum number of bytes of the links of one registration.
     pub links: usize,
-    /// Maximum number of bytes of all links.
+    /// Maximum number of bytes of the links of all registrations together.
     pub bytes: usize,
 }
 

@@ -24,8 +24,8 @@ pub struct GroupConfig {
     /// The number of the last epoch, at least 2. The first epoch has the number 1, and each change begins the next
     /// epoch.
     pub last_epoch: u16,
-    /// Maximum number of SenderIDs in use at the same time, 1 to 256. One key may seal a limited number of records,
-    /// which is divided among the SenderIDs.
+    /// Maximum number of SenderIDs in use at the same time, 1 to 256. One key may seal only a limited number of
+    /// records. This number is divided among the SenderIDs.
     pub senders: u16,
     /// The scheme of the signatures of records; `None` for a group without signatures.
     #[serde(default, with = "signature_name", skip_serializing_if = "Option::is_none")]

@@ -42,7 +42,7 @@ const BATCH: usize = 100;
 /// Maximum number of transactions that wait for the store at the same time while a group is created. Each transaction
 /// writes [`BATCH`] members. The store makes several transactions durable at once.
 const AT_ONCE: usize = 64;
-/// Maximum time for which [`Controller::first_sent`] waits.
+/// Maximum time for which [`Controller::first_sent`] waits until the messages of a change were sent once.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of bytes of the name of a group.
 const MAX_NAME: usize = 64;
@@ -73,8 +73,9 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns a text for each of these states that the group `name` is in: few epochs are left; the group has the
-    /// maximum number of members; all SenderIDs are in use. Each text also names what the operator has to do next.
+    /// Returns the warnings about the group `name`. There is one warning if few epochs are left, one if the group has
+    /// the maximum number of members, and one if all SenderIDs are in use. Each warning also names what the operator
+    /// has to do next.
     pub fn lacks(&self, name: &str) -> Vec<String> {
         let space = 1_usize << self.config.levels.min(MAX_LEVELS);
         let full = || Refused::Full.to_string();
@@ -492,7 +493,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         }
     }
 
-    /// Returns the names of the members of a group, each with the revision that admitted the member.
+    /// Returns the names of the members of a group, each with the revision of the store at which the member was
+    /// admitted.
     pub(super) async fn admissions(&self, group: &str) -> Result<Vec<(String, Revision)>, GroupError> {
         let prefix = rows::prefix(&self.identity(group).await?);
         let mut members = Vec::new();
@@ -509,7 +511,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(members)
     }
 
-    /// Returns the revision that admitted a member; `None` if the group has no such member.
+    /// Returns the revision of the store at which a member was admitted; `None` if the group has no such member.
     pub(super) async fn admission(&self, group: &str, member: &str) -> Result<Option<Revision>, GroupError> {
         let prefix = rows::prefix(&self.identity(group).await?);
         let found = self.store.read(Row::Member(member).key(&prefix).as_bytes(), None).await?;
@@ -549,7 +551,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         })
     }
 
-    /// Returns the number of the leaf of a member.
+    /// Returns the number of the leaf that a member has in the key tree of the group.
     ///
     /// # Errors
     /// [`GroupError::NoMember`], and the errors of [`Self::show`].

@@ -143,9 +143,9 @@ impl Sockets<'_> {
 
 /// The outgoing interface and the destination of a message.
 struct Route {
-    /// A multicast group on the outgoing interface, with the IP version of the destination. The message is sent by the
-    /// socket of this group, because this socket uses the outgoing interface. The socket of a multicast group also
-    /// sends messages to single members.
+    /// An IP multicast group on the outgoing interface, with the IP version of the destination. The message is sent by
+    /// a socket for this multicast group, because this socket uses the outgoing interface. The same socket also sends
+    /// messages to single members.
     by: Group,
     to: SocketAddr,
 }

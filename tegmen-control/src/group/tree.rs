@@ -435,8 +435,8 @@ impl KeyTree {
         Path { leaf, checks_signatures: true, nodes }
     }
 
-    /// Appends to `messages` the messages that carry `new`, the new secret of the parent of `node`, to the members
-    /// below `node`.
+    /// Makes the rekey messages for the members below `node`, and appends them to `messages`. These messages contain
+    /// `new`, which is the new secret of the parent of `node`.
     fn tell<C: Crypto>(
         &self,
         crypto: &mut C,

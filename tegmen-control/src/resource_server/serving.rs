@@ -33,8 +33,8 @@ impl Tokens {
         TokenPolicy { tokens: self.clone(), others }
     }
 
-    /// Serves a request that contains a token, and a request that no token allows. Returns `None` for a request that
-    /// the rest of the application must serve.
+    /// Takes the token in a POST that contains a token. Refuses a request for which the client needs a token, but has
+    /// no token that allows it. Returns `None` for all other requests: the rest of the application must serve them.
     pub fn serve(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Option<Result<(), Code>> {
         let path = format!("/{}", request.path());
         match self.decide(request.identity(), request.method(), path.bytes()) {

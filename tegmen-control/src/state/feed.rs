@@ -28,7 +28,7 @@ pub(super) struct Shared {
     watcher: Watcher,
 }
 
-/// The thread that follows the store. It ends when this value is dropped.
+/// The thread that applies the changes of the store to the view. The thread ends when this value is dropped.
 pub(super) struct Feed {
     pub(super) shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,

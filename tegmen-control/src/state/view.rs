@@ -30,7 +30,7 @@ pub struct InForce {
     pub revision: Revision,
 }
 
-/// The state of a server in memory, as of one revision of the store.
+/// The state of a server in memory. It contains all changes of the store up to one revision.
 pub struct View {
     at: Revision,
     /// The time for which the view is current. `None` if no other server changes the store.
@@ -71,7 +71,7 @@ impl Registry {
     }
 }
 
-/// The devices and the revoked tokens, as decisions read them.
+/// The parts of the view that decisions read: the devices, and the list of revoked tokens.
 struct InView<'v> {
     devices: &'v Registry,
     revoked: &'v RevocationList,
@@ -291,7 +291,7 @@ impl View {
         known.secret.as_ref().filter(|_| is_shared).map(|secret| Zeroizing::new(secret.expose().to_vec()))
     }
 
-    /// Returns the key under which tokens for the resource server of this name are sealed, if the resource server is enabled.
+    /// Returns the key that seals tokens for the resource server of this name, if the resource server is enabled.
     pub fn token_key(&self, name: &str) -> Option<Secret<LONG_KEY_LEN>> {
         Some(self.devices.known.get(name)?.resource_server()?.key)
     }
@@ -415,7 +415,7 @@ impl View {
 /// server, gets the whole list.
 const UPDATES: u64 = 1 << 20;
 
-/// A view that is being loaded. It will contain all rows of the store as of one revision.
+/// A view that is being loaded. After that it contains all rows that the store has at one revision.
 pub(super) struct Loading {
     view: View,
     /// The devices that were read so far. The table of devices is made only after all devices were read. So it has the

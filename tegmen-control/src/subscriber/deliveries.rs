@@ -19,10 +19,10 @@ use tokio::runtime::Handle;
 ///
 /// First, the credentials of the server must give the sender the right to make the request. A sender with a certificate
 /// is a publisher. It delivers data with PUT, POST, PATCH or iPATCH. Such a request gives the subscriber the data of a
-/// path, as a GET of the same path at the publisher does. So the access control server must also allow the subscriber
-/// to GET this path at this publisher. The subscriber asks the access control server about each request. So a change of
-/// a policy, a publisher or a subscriber is effective for the next request. A publisher with a certificate may send no
-/// request with another method.
+/// path. A GET of the same path at the publisher gives the same data. So the access control server must also allow the
+/// subscriber to GET this path at this publisher. The subscriber asks the access control server about each request. So
+/// a change of a policy, a publisher or a subscriber is effective for the next request. A publisher with a certificate
+/// may send no request with another method.
 ///
 /// The publisher receives 4.03 if the access control server refuses, and 5.03 if the access control server makes no
 /// decision.

@@ -14,8 +14,8 @@ const EXP: i64 = 4;
 const NBF: i64 = 5;
 const IAT: i64 = 6;
 const CTI: i64 = 7;
-/// The label of `active`, which is no claim but a parameter of the response to an introspection. Its place is after the
-/// scope and before the claims with higher labels.
+/// The label of `active`, which is no claim but a parameter of the response to an introspection. The response contains
+/// `active` after the scope, and before the claims with higher labels.
 pub(super) const ACTIVE: i64 = 10;
 const EXI: i64 = 40;
 

@@ -44,11 +44,11 @@ pub struct Diff {
     /// Rules that only the new policy has.
     pub added: Vec<String>,
     /// Requests on which the policies decide differently. The comparison tries the parties of the tests, the parties
-    /// that the caller names, and examples. Each pattern of a changed rule gives several examples: a party that matches
-    /// this pattern, and parties that also match one other pattern of the two policies. If a pattern ends with `*`, the
-    /// word `example` replaces the `*`. An example for patterns that name only tags has the name `example`. If the
-    /// policies decide differently on the same requests for an example without one of its tags, the example with this
-    /// tag is left out.
+    /// that the caller names, and example parties. Each pattern of a changed rule gives several example parties: one
+    /// that matches this pattern, and others that also match one other pattern of the two policies. If a pattern ends
+    /// with `*`, the word `example` replaces the `*`. If the patterns name only tags, the name of the example party is
+    /// `example`. The comparison also tries an example party without one of its tags. If this shows the same
+    /// difference, the result with the tag is left out.
     pub changes: Vec<Change>,
     /// True if all requests of the comparison were decided. False if the comparison ended after [`MAX_QUESTIONS`]
     /// requests, before all requests were decided.
@@ -158,9 +158,9 @@ impl<'p> Comparison<'p> {
         (found.map(|(place, methods)| (place.clone(), *methods)).map(change).collect(), complete)
     }
 
-    /// Returns true if a difference was also found for the same example without one of its tags. `place` has the
-    /// parties and the path of the difference, and `methods` has its methods. The parties that the caller or a test
-    /// names are no examples, and do not count.
+    /// Returns true if a difference was also found for the same example party without one of its tags. `place` has the
+    /// parties and the path of the difference, and `methods` has its methods. A party that the caller or a test names
+    /// is no example party.
     fn is_repeated(&self, place: &Place, methods: u8, found: &BTreeMap<Place, u8>) -> bool {
         let (subject, publisher, path, after) = place;
         let known = |one: &OwnedParty| self.parties.contains(one);

@@ -51,8 +51,8 @@ pub struct Explanation {
     /// rules would decide.
     pub also: Vec<RuleId>,
     /// Rules with the opposite effect that cover all parts of the request except one. The parts are the subject, the
-    /// publisher, and the method with the path. For a denied request these are rules that allow, and for an allowed
-    /// request rules that deny. At most 5 rules, the first ones in the file.
+    /// publisher, and the method with the path. For a denied request these rules allow, and for an allowed request they
+    /// deny. If there are more than 5 such rules, this field contains the first 5 rules in the file.
     pub near: Vec<NearRule>,
 }
 

@@ -85,7 +85,8 @@ fn read(text: &str) -> Result<Contents, Mistake> {
     Ok(contents)
 }
 
-/// Checks that no two rules have the same name, and that each name in a test is the name of a rule.
+/// Checks that no two rules have the same name. If a test has the key `by`, checks that a rule has the name in the
+/// value of this key.
 fn check_names(text: &str, contents: &Contents) -> Result<(), Mistake> {
     let lines = lines(text);
     let at = |line: usize| lines.get(line.saturating_sub(1)).copied().unwrap_or(0);

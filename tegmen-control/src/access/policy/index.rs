@@ -1,9 +1,9 @@
 //! The compiled form of the rules. A decision searches no list of rules, and allocates no memory.
 //!
 //! Each rule has a number. Rules that deny have lower numbers than rules that allow, and rules with the same effect are
-//! in the order of the file. There are three kinds of names in a rule: the subject, the publisher, and the path of a
-//! method. For each kind, search trees return the sets of the rules that name the subject, the publisher or the path of
-//! a request. The rule with the lowest number that is in a set of each of the three kinds decides.
+//! in the order of the file. For a request, search trees find three kinds of sets of rules: sets for the subject, sets
+//! for the publisher, and sets for the path with the method. A rule covers the request if it is in at least one set of
+//! each kind. Among the rules that cover the request, the rule with the lowest number decides.
 
 use super::pattern::{MAX_TAGS, Party, Pattern};
 use super::rule::{Effect, Rule};
@@ -15,7 +15,7 @@ use tegmen_coap::{Code, Methods};
 /// each tag.
 const MAX_SETS: usize = 2 + 2 * MAX_TAGS;
 
-/// The rules that name a party by its name or by a tag.
+/// The search trees for the rules that name a party: one tree for names, and one tree for tags.
 struct Parties {
     names: Trie,
     tags: Trie,
@@ -47,7 +47,8 @@ pub(super) struct Index {
     publishers: Parties,
     /// The search trees of paths: one tree for each bit of [`Methods`].
     paths: [Trie; 8],
-    /// The position of each rule in the file. The number of a rule is the index of its position in this vector.
+    /// The positions of the rules in the file, in the order of the rule numbers. The rule number is the index in this
+    /// vector.
     places: Vec<u32>,
     /// The empty set, which fills the unused elements of an array of sets.
     empty: SetId,

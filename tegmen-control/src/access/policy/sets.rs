@@ -96,8 +96,9 @@ impl Sets {
     }
 
     /// Returns the lowest rule number that is in a set for the subject, in a set for the publisher, and in a set for
-    /// the path. `kinds` has the sets for each of the three. Returns `None` if there is no such number. Allocates no
-    /// memory. The time grows with the number of sets and of blocks.
+    /// the path. The elements of `kinds` are the sets for the subject, for the publisher and for the path. Returns
+    /// `None` if there is no such number. Allocates no memory. The time grows with the number of sets and with the
+    /// number of blocks.
     pub(super) fn first_common(&self, kinds: [&[SetId]; 3]) -> Option<u32> {
         (0..self.blocks).find_map(|index| self.first_in_block(kinds, index))
     }

@@ -38,8 +38,9 @@ impl<D: Devices> Introspection<'_, D> {
         if self.devices.is_revoked(token) { Err(Reason::UnknownKey) } else { Ok(identity) }
     }
 
-    /// Issues a token. Without `update`, the token of the OSCORE profile contains new input material. With `update`,
-    /// the token changes the rights that belong to the material with this identifier.
+    /// Issues a token. If `update` is `None`, the token of the OSCORE profile contains new input material. Otherwise
+    /// `update` is the identifier of earlier input material, and the token changes the rights that belong to this
+    /// material.
     pub(super) fn issue_for_oscore<C: Crypto>(
         &mut self,
         client: Party<'_>,
