@@ -1,8 +1,8 @@
 //! A device with delegated sessions, as a part of a [`Server`](tegmen_host::server::Server) on a host.
 //!
 //! The device has neither a certificate nor a private key. Its [server of delegated sessions](crate::delegation) opens
-//! sessions in the name of the device. Peers resume these sessions at the device with a ticket or an id. The device
-//! itself can resume sessions at remote servers.
+//! sessions in the name of the device. Peers resume these sessions at the device with a ticket or a session id. The
+//! device itself can resume sessions at remote servers.
 //!
 //! * The [state](DeviceSettings::state) is a file with the epoch, its keys, and the refused connections. The device
 //!   replaces the whole file durably before it answers. Sessions that the server sent are only in memory, and are lost

@@ -120,8 +120,8 @@ impl fmt::Display for Event<'_> {
     }
 }
 
-/// A function that receives the events. A thread of the [`State`] calls the function, so it must return quickly.
-/// [`Event::trace`] is such a function.
+/// A function that receives each [`Event`] of a state. A thread of the [`State`] calls the function, so it must return
+/// quickly. [`Event::trace`] is such a function.
 pub type Watcher = Box<dyn Fn(Event<'_>) + Send + Sync>;
 
 /// A row that cannot be read.

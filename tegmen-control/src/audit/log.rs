@@ -23,7 +23,7 @@ pub struct AuditBounds {
     /// Maximum number of records that wait to be written. If half of this number wait, only records of revocations and
     /// refusals are accepted.
     pub spool: usize,
-    /// Maximum number of bytes of the file. A log of this length behaves like a full disk: see
+    /// Maximum number of bytes of the file. A write that would make the file longer fails, as on a full disk: see
     /// [`AuditLog::set_longest`].
     pub file: u64,
     /// The time between two heads, if there are new lines. A head is a signed statement of the number of lines and the

@@ -19,8 +19,8 @@ use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::uri::Scheme;
 use tegmen_store::Store;
 
-/// Maximum number of bytes of a ticket or a session id that the server sends to a device. A ticket of another server
-/// can contain the device's certificate.
+/// Maximum number of bytes of a ticket or a session id that the server sends to a device. The limit is high because a
+/// ticket of another server can contain the device's certificate.
 pub(super) const LONGEST_HANDLE: usize = 2048;
 /// Maximum number of bytes of a request to a device.
 const LONGEST_REQUEST: usize = 1 + tegmen_delegation::STATE_LEN + LONGEST_HANDLE;

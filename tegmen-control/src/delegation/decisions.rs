@@ -100,7 +100,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Seals a ticket for a device, and writes it into `ticket`. If the peer in `session` returned with a ticket of the
     /// previous epoch, and [`Self::open_ticket`] opened this ticket, the peer gets a new ticket with the same rights
     /// and the same expiry. Otherwise `peer` must have proved its name, and gets the scope that the policy allows for
-    /// this name. The ticket expires with the certificate of the peer at the latest. Returns the seconds for which the
+    /// this name. The ticket expires no later than the certificate of the peer. Returns the seconds for which the
     /// device accepts the ticket. Returns `None` if the peer gets no ticket; the audit log then has the reason.
     pub fn seal_ticket(
         &self,

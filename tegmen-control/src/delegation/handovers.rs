@@ -15,7 +15,7 @@ const MOST: usize = 64;
 #[derive(Clone)]
 pub(super) struct Peer {
     pub(super) address: Address,
-    /// The server_name (RFC 6066, section 3) with which the session was opened; empty if there was none.
+    /// The server_name (RFC 6066, section 3) of the session; empty if the session has no server_name.
     pub(super) server_name: Vec<u8>,
 }
 

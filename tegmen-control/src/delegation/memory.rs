@@ -141,8 +141,8 @@ pub(super) struct InMemory {
     /// The tag that identifies the present epoch; `None` in epoch 0.
     pub(super) tag: Option<Tag>,
     pub(super) tag_before: Option<Tag>,
-    /// The refused connections of each valid epoch. The flag of a connection is true if the device has acknowledged the
-    /// refusal.
+    /// The refused connections of each valid epoch, by the tag of the epoch and the number of the connection. The value
+    /// is true if the device has acknowledged the refusal.
     pub(super) refused: HashMap<Tag, BTreeMap<u32, bool>>,
     pub(super) new: Free,
     pub(super) again: Free,

@@ -129,8 +129,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.speak.notify_one();
     }
 
-    /// Plans a conversation at once, even during the pause after a failure, because the device has another key or
-    /// another address.
+    /// Plans a conversation at once, even during the pause after a failure. The caller calls this function after the
+    /// key or the address of the device has changed.
     pub(super) fn want_at_once(&self, device: &Device) {
         self.agenda().end_pause(device.id);
         self.want(device);

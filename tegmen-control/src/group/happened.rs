@@ -49,7 +49,7 @@ pub enum GroupHappened {
 
 impl GroupHappened {
     /// Returns the changes of groups that one revision made. Rows of other kinds, and rows that cannot be read, are
-    /// left out. A change of a member precedes the epoch that this change began.
+    /// left out. In the result, the change of a member comes before the event of the epoch that this change began.
     pub fn of(revision: &[Changed]) -> Vec<Self> {
         let heads: Vec<(&str, Head)> = revision.iter().filter_map(head).collect();
         let mut happened = Vec::new();

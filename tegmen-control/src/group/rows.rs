@@ -78,8 +78,8 @@ pub(super) fn deleted(identity: &GroupIdentity) -> String {
     format!("{DELETED}{}", to_hex(identity))
 }
 
-/// Returns the text with which the keys of all rows of a group begin. `key` is the key of the group's mark: see
-/// [`deleted`]. Returns `None` if `key` is not the key of a mark.
+/// Returns the text with which the keys of all rows of a deleted or unfinished group begin. `key` is the key of the row
+/// that marks this group: see [`deleted`]. Returns `None` if `key` is not the key of such a row.
 pub(super) fn prefix_of_deleted(key: &[u8]) -> Option<String> {
     let identity = std::str::from_utf8(key).ok()?.strip_prefix(DELETED)?;
     Some(format!("group/{identity}/"))

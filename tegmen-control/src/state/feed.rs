@@ -56,7 +56,7 @@ impl Drop for Feed {
 }
 
 impl Shared {
-    /// Returns the view and the watcher for a beat.
+    /// Returns the view and the function that receives the events, for a [`Beat`].
     pub(super) const fn around(&self) -> Around<'_> {
         Around { view: &self.view, watcher: &self.watcher }
     }

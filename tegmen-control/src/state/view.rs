@@ -33,7 +33,8 @@ pub struct InForce {
 /// The state of a server in memory. It contains all changes of the store up to one revision.
 pub struct View {
     at: Revision,
-    /// The time for which the view is current. `None` if no other server changes the store.
+    /// The time for which the view is current. `None` if no other server changes the store: the view is then always
+    /// current.
     pub(super) lease: Option<Lease>,
     devices: Registry,
     enrolments: BTreeMap<String, Pending>,

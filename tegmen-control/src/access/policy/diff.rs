@@ -171,8 +171,8 @@ impl<'p> Comparison<'p> {
             || !known(publisher) && publisher.with_one_tag_less().map(with_publisher).any(same)
     }
 
-    /// Returns parties that match one of `patterns`: known parties, and examples. There is an example for each pattern
-    /// alone, and for each pattern together with each pattern in `others`.
+    /// Returns parties that match one of `patterns`: known parties, and example parties. Each pattern has one example
+    /// party that matches it, and further ones that also match a pattern in `others`.
     fn examples(&self, patterns: &[Pattern], others: &BTreeSet<&Pattern>) -> BTreeSet<OwnedParty> {
         let mut found = BTreeSet::new();
         for pattern in patterns {

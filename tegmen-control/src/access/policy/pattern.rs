@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Maximum number of tags of a party. A party with more tags is refused. If the policy ignored the further tags, it
-/// would ignore rules that deny by one of these tags.
+/// Maximum number of tags of a party. A party with more tags is refused. If the policy ignored the tags above this
+/// number, it would ignore the rules that deny requests of parties with these tags.
 pub const MAX_TAGS: usize = 16;
 /// Maximum number of bytes of a name or a tag, as for a PSK identity (RFC 4279, section 5.3).
 pub const MAX_NAME: usize = 128;
