@@ -370,8 +370,8 @@ impl Tokens {
 
     /// Removes the tokens that expired at least two seconds ago, and ends their Security Contexts. Returns two values
     /// for each token that expired since the last call: the principal, which is the number by which the CoAP server
-    /// names the client, and the rights of the token. With these values the caller can notify the observations of this
-    /// client. The caller must call this function once a second. `now` is in seconds since 1970.
+    /// names the client, and the rights of the token. With these values the caller can notify the client if it observes
+    /// a resource. The caller must call this function once a second. `now` is in seconds since 1970.
     pub fn expire(&self, now: u64) -> Vec<(Principal, Aif)> {
         let mut taken = self.taken();
         for principal in taken.retain(|token| now < token.expires.saturating_add(LINGER)) {

@@ -57,8 +57,9 @@ pub struct Bounds {
     pub revoked: revocation::Bounds,
     /// The number of seconds for which a subscriber may use the result of an introspection.
     pub lifetime: u64,
-    /// The duration of the lease of the view, if several servers share the store. If the server cannot confirm during
-    /// this time that its view has all changes of the store, it grants nothing until it can confirm this again.
+    /// The duration of the lease of the view, if several servers share the store. The server must confirm again within
+    /// this time that its view has all changes of the store. If it cannot, it grants nothing until the next
+    /// confirmation.
     pub lease: Duration,
 }
 

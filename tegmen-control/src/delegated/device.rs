@@ -293,7 +293,8 @@ impl DelegatedDevice {
         self.0.credentials.delegated(principal).and_then(|(device, id)| (device == ITSELF).then_some(id))
     }
 
-    /// Returns the principal under which the requests of a delegated peer are authorized.
+    /// Returns the principal that the policy uses for the requests of the delegated peer `peer`. `id` contains the
+    /// number of the connection at this device.
     pub(super) fn principal_of(&self, peer: &str, id: Principal) -> Principal {
         self.0.credentials.delegated_as(peer, ITSELF, id.0)
     }

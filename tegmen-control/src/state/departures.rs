@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use tegmen_store::store::Scan;
 use tegmen_store::{Revision, Store, StoreError};
 
-/// The number of changes after which the store ends an answer. An answer contains only complete revisions, so the last
-/// revision may add changes above this number.
+/// The number of changes after which the store ends an answer. An answer contains only complete revisions, so it may
+/// contain more changes than this number.
 const MOST: usize = 256;
 
 impl<S: Store> State<S> {

@@ -15,7 +15,7 @@ use tegmen_store::store::answer::{Answer, Promise, promise};
 use tegmen_store::{Revision, Store, StoreError};
 
 /// The number of changes after which the store ends an answer. An answer contains either all changes of a revision or
-/// none of them, so the last revision may add changes above this number.
+/// none of them, so it may contain more changes than this number.
 const MOST: usize = 256;
 /// The pause after an error of the store.
 const PAUSE: Duration = Duration::from_millis(500);
