@@ -374,7 +374,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.transmit(cx, peer, Frame::around(out, start, end))
     }
 
-    /// Returns `Some(true)` if the message may be a replay, because the replay window of its restored session was lost.
+    /// Returns `Some(true)` if the message may be a replay, because the replay window of the restored session was lost.
     /// Returns `None` if the message must be dropped for this reason, and `Some(false)` for every other message. The
     /// response to one of our requests verifies the session. Before such a response, the peer must prove that it is
     /// present (RFC 9175, section 2.3).

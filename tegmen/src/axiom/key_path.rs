@@ -25,8 +25,8 @@ pub struct Admission<'a> {
     pub path: &'a [[u8; KEY_LEN]],
 }
 
-/// The result of a rekey message that the member did not drop. `Nodes` and `Epoch` mean that the message was authentic;
-/// `Missed` does not.
+/// The result of a rekey message that the member did not drop. With the results `Nodes` and `Epoch`, the message was
+/// authentic. With the result `Missed`, it may be forged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rekeyed {
     /// The member has stored new secrets of nodes in the tree of keys. The controller then sends the epoch message.

@@ -116,8 +116,8 @@ impl<const KEY: usize> Protection<'_, KEY> {
     }
 }
 
-/// Returns 21 bits of the tag of a record. A result of 0 is replaced by 1. A record and its replay have the same
-/// fingerprint. Two different records with the same number usually have different fingerprints.
+/// Returns the fingerprint of a record: 21 bits of its tag, or 1 if these bits are all zero. A record and its replay
+/// have the same fingerprint. Two different records with the same number usually have different fingerprints.
 pub(super) fn fingerprint(tag: &[u8]) -> u32 {
     let last = tag.last_chunk().copied().map_or(0, u32::from_be_bytes);
     (last & FINGERPRINTS).max(1)

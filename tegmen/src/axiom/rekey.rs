@@ -3,9 +3,9 @@
 //! The keys of a group form a binary tree (Wong, Gouda, Lam, "Secure group communications using key graphs"). Its nodes
 //! have numbers: 1 is the root, and the children of `n` are `2n` and `2n + 1`. Each node has a secret. Each member has
 //! a leaf, and knows the secrets of all nodes on the path from its leaf to the root. To replace the secrets of a path,
-//! the controller draws a random secret for its lowest node. It derives the secret of each higher node from the secret
-//! of the node below. So the members of a subtree beside the path need only one message, with one new secret. From this
-//! secret they derive the secrets of all higher nodes.
+//! the controller draws a random secret for the lowest node of the path. It derives the secret of each higher node from
+//! the secret of the node below. So the members of a subtree beside the path need only one message, with one new
+//! secret. From this secret they derive the secrets of all higher nodes.
 //!
 //! A node message contains the new secret of a node, encrypted under the secret of a node below it. If that lower node
 //! is not a leaf, several members have its secret. So the controller signs the message. A message that is encrypted

@@ -174,8 +174,8 @@ pub enum Served {
 /// Asks the policy about a request, passes an allowed request to the handler, and writes the response into `frame`.
 /// This function cannot wait for a decision: if the policy decides later, the request is denied.
 ///
-/// The response to a confirmable request is in its acknowledgement. The response to any other request is a message with
-/// the Message ID `message_id`.
+/// The response to a confirmable request is in the acknowledgement of the request. The response to any other request is
+/// a message with the Message ID `message_id`.
 pub fn serve<P: Policy, H: Handler>(
     request: Request<'_>,
     policy: &P,

@@ -1,4 +1,4 @@
-//! Connection ids (RFC 9146): each record contains an id of its session, so the peer may send it from any address.
+//! Connection ids (RFC 9146): each record contains an id of the session, so the peer may send records from any address.
 //!
 //! In its ClientHello or ServerHello, each endpoint sends the id that it expects in the records that it receives. The
 //! other endpoint writes this id into all records of the protected epoch, after the record number. In such a record,

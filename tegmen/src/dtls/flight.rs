@@ -244,8 +244,8 @@ impl Handshake<'_> {
         self.ids.as_deref().filter(|_| R::CONNECTION_ID).and_then(ConnectionIds::sent)
     }
 
-    /// Encrypts a fragment of `piece` bytes in place. `before` is its offset in `out`. Returns the number of bytes of
-    /// its record.
+    /// Encrypts in place a fragment of a handshake message. The fragment has `piece` bytes, and begins at the offset
+    /// `before` of `out`. Returns the number of bytes of the record that contains the fragment.
     #[inline(always)]
     fn seal_fragment<C: Crypto, R: Roles>(
         &mut self,

@@ -119,8 +119,8 @@ impl Inbox {
         Ok(())
     }
 
-    /// Does the same as [`Self::keep`] for a message that waited at the end of the buffer. It has `len` bytes at the
-    /// position `at`.
+    /// Does the same as [`Self::keep`] for a message that waited at the end of the buffer. This message has `len` bytes
+    /// and begins at the position `at`.
     pub(crate) fn keep_waiting(&mut self, room: &mut [u8], at: usize, len: usize) {
         self.make_room(room, len);
         if let Some(up_to_end) = room.get_mut(..at.saturating_add(len)) {
@@ -144,7 +144,7 @@ impl Inbox {
         self.total as usize
     }
 
-    /// Returns the number of bytes that have arrived of the message at the [front](Self::front).
+    /// Returns how many bytes of the message at the front of the buffer have arrived.
     pub(crate) const fn come(&self) -> usize {
         self.come as usize
     }

@@ -199,14 +199,16 @@ pub enum Fatal {
     /// The peer resumes a session without extended master secret, but the original session had it (RFC 7627, section
     /// 5.3).
     NoExtendedMasterSecret,
-    /// The peer's Finished did not decrypt: its key or its PSK identity differs from those configured in this endpoint.
-    /// The peer receives the same alert in both cases, but the operator's log can distinguish them by `identity_known`.
+    /// The peer's Finished did not decrypt, because the peer's key is not the configured key, or because no key is
+    /// configured for the peer's PSK identity. The peer receives the same alert in both cases. For the operator's log,
+    /// `identity_known` distinguishes the two cases.
     WrongKeyOrIdentity {
         /// False if no key is configured for the PSK identity.
         identity_known: bool,
     },
-    /// The client has no key for this server, so it has nothing to offer. Or the server declined to resume a session,
-    /// and the client uses the cipher suite of this session only for resumption.
+    /// The owner of the endpoint did not supply the input for which the handshake asked: the client's pre-shared key, a
+    /// signature, or an encrypted premaster secret. Or the server declined to resume a session, and the client uses the
+    /// cipher suite of this session only for resumption.
     NoCredentials,
     /// The handshake reached its time limit, because no more messages of the peer arrived. A server that does not
     /// answer our Finished has forgotten the handshake, or cannot be reached any more. Some servers also do not answer

@@ -20,10 +20,10 @@ use crate::secret::Secret;
 /// An input that a handshake needs from the owner of its endpoint. The handshake waits for this input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need<'n> {
-    /// Client: needs the client's PSK identity and the pre-shared key for the server. The server sent this hint, which
-    /// is often empty.
+    /// Client: needs the client's PSK identity and the pre-shared key for the server. The server can send a hint that
+    /// helps to choose them.
     PskForServer {
-        /// PSK identity hint (RFC 4279, section 5.2).
+        /// The PSK identity hint of the server (RFC 4279, section 5.2); empty if the server sent no hint.
         hint: &'n [u8],
     },
     /// Server: needs the pre-shared key of the client with this identity.

@@ -58,8 +58,8 @@ fn copy_record<'r>(record: &Record<'r>, room: &'r mut [u8; MAX_FINISHED_RECORD])
 }
 
 impl Handshake<'_> {
-    /// Processes a record. Then processes the stored records and fragments that arrived too early, if their turn has
-    /// come.
+    /// Processes a record. Then processes the stored records and fragments that arrived too early, if the handshake can
+    /// process them now.
     #[inline(never)]
     pub(crate) fn receive<C: Crypto, R: Roles>(
         &mut self,
@@ -365,8 +365,8 @@ impl Handshake<'_> {
         outcome
     }
 
-    /// Processes the stored records and fragments that arrived too early and whose turn has come. Stops when the
-    /// handshake does not advance any more.
+    /// Processes those of the early records and fragments in the receive buffer that the handshake can process now.
+    /// Stops when the handshake does not advance any more.
     pub(crate) fn settle<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

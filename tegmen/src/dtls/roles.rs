@@ -108,8 +108,9 @@ pub trait Keys {
 
     /// True if the owner of the endpoint verifies the certificates of a peer one after the other, while they arrive
     /// ([`Need::VerifyCertificate`](crate::dtls::need::Need)). The receive buffer of a handshake then needs space only
-    /// for the longest certificate and 6 bytes, and not for the whole list. A certificate that is longer ends the
-    /// handshake. [`Self::peer_types`] must contain only X.509, because a raw public key is not a list of certificates.
+    /// for the longest certificate and 6 bytes, and not for the whole list. A certificate that does not fit the buffer
+    /// ends the handshake. [`Self::peer_types`] must contain only X.509, because a raw public key is not a list of
+    /// certificates.
     ///
     /// If the owner answers before it calls [`Endpoint::handle`](crate::endpoint::Endpoint::handle) again, the
     /// handshake processes all certificates of a datagram. If the owner answers later, fragments may arrive meanwhile.
@@ -164,8 +165,8 @@ pub struct Credential<'k> {
     pub certificate_type: CertificateType,
     /// The signature scheme of the key.
     pub scheme: SignatureScheme,
-    /// For X.509: our certificate and the CA certificates that lead to the root, in DER. A length of three bytes
-    /// precedes each certificate. For a raw public key: the SubjectPublicKeyInfo.
+    /// For X.509: our certificate, and then the CA certificates between our certificate and the root, in DER. A length
+    /// of three bytes precedes each certificate. For a raw public key: the SubjectPublicKeyInfo.
     pub content: &'k [u8],
 }
 

@@ -11,7 +11,7 @@ use core::hint::black_box;
 /// Number of bytes of a premaster secret: the version in the ClientHello, and 46 random bytes.
 pub const PREMASTER_LEN: usize = 48;
 
-/// Returns the premaster secret in `block`, which is a decrypted block of RSA with its padding (RFC 8017, section
+/// Returns the premaster secret in `block`, which is a decrypted block of RSA, including the padding (RFC 8017, section
 /// 7.2.2, for a message of 48 bytes). The padding must be correct, and the secret must begin with `version`, the
 /// version in the ClientHello. If one of these conditions is not met, returns `random`: 48 random bytes, which the
 /// caller drew before the decryption. No branch and no accessed address depends on which of the two secrets is

@@ -262,9 +262,9 @@ impl Handshake<'_> {
         }
     }
 
-    /// Server: stores the two pre-shared keys that the client may have. `first` is the key from which the keys of the
-    /// session are derived now; `second` is tried after it. If the keys do not fit the buffer, the server does not try
-    /// the second key.
+    /// Server: stores the two pre-shared keys that the client may have. The keys of the session are derived from
+    /// `first` now, and from `second` if the client does not have `first`. If the two keys do not fit the buffer, the
+    /// server does not try `second`.
     fn keep_psks(&mut self, first: ClientPsk<'_>, second: ClientPsk<'_>) {
         let mut packed = Secret::<{ 2 * PACKED_PSK_LEN }>::zeroed();
         for (place, (key, principal)) in packed.expose_mut().chunks_exact_mut(PACKED_PSK_LEN).zip([first, second]) {

@@ -86,7 +86,7 @@ impl Session {
     }
 
     /// Marks the replay window as lost. The caller does this with a copy of a session, because the session itself
-    /// continues after the copy is made.
+    /// continues, and receives records that the window of the copy does not contain.
     pub(crate) const fn lose_window(&mut self) {
         self.window = ReplayWindow::lost(0);
     }

@@ -233,7 +233,7 @@ pub struct Buffers<'b> {
     /// They need 350 bytes more with ECDSA, and 900 bytes more with RSA-2048. With resumption, the buffer needs another
     /// 100 bytes and the length of a ticket, and at least 256 bytes in all.
     pub outgoing: &'b mut [u8],
-    /// Received bytes: fragments of the next message from the peer, and records that arrived before their turn.
+    /// Received bytes: fragments of the next message from the peer, and records that arrived too early.
     pub incoming: &'b mut [u8],
 }
 

@@ -11,7 +11,8 @@ use crate::time::Instant;
 
 #[repr(C)] // as with `Peer`
 struct Slot<A> {
-    /// The generation of the ids of this slot (an element of the array of peers). It is odd while the slot has a peer.
+    /// The generation in the `PeerId` of the peer in this slot (an element of the array of peers). It is odd while the
+    /// slot has a peer.
     generation: u32,
     /// The number of peers that were inserted into the table before this peer. Among peers of the same rank, the peer
     /// with the lowest number is displaced first.

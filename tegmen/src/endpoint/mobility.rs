@@ -1,5 +1,5 @@
-//! Sessions with connection ids. The id in a record determines its session. When the peer has proved a new address,
-//! this address replaces the peer's old address.
+//! Sessions with connection ids. The id in a record determines the session of the record. When the peer has proved that
+//! it receives at a new address, this address replaces the peer's old address.
 //!
 //! The address of a peer changes in two steps (RFC 9146, section 6; RFC 9853). First, an authentic record that is newer
 //! than all earlier records arrives from the new address. Then the endpoint sends a challenge to the new address, and

@@ -11,7 +11,7 @@ use crate::time::Instant;
 /// A peer table for one peer. It has `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for
 /// received fragments and for records that arrived too early. The peer has no connection id.
 ///
-/// The rules are those of every full table. An unknown peer never displaces a session, and a peer to which we connect
+/// The rules for the replacement of the peer are those of every full table. An unknown peer never displaces a session, and a peer to which we connect
 /// never displaces a session that we opened ourselves. So a server accepts no other client until the old session has
 /// ended or is idle for too long. This also applies to a client that has lost its session. Before we connect to another
 /// peer as a client, our old session must be removed ([`Peers::remove`]).

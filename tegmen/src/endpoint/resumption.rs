@@ -48,7 +48,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 
     /// True if a session was resumed. Call this function when [`Event::Established`](super::Event) is reported, because
-    /// the result is discarded together with the handshake.
+    /// the endpoint discards this information together with the handshake.
     pub fn is_resumed(&mut self, id: PeerId) -> bool {
         R::RESUMPTION && self.peers.handshake(id).is_some_and(|handshake| handshake.was_resumed())
     }

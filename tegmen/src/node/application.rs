@@ -86,10 +86,11 @@ pub trait Application<X: OpenedRequest = Infallible, S = ()> {
         let _ = group;
     }
 
-    /// Reports that a response in a protected group was not sent, because it could not be protected. After
-    /// [`SealRefused::LeaseSpent`], make a new [reservation](crate::axiom::Member::reserve) durable, and extend the
-    /// lease with it. To avoid this error, call [`Member::left`](crate::axiom::Member::left), which returns how many
-    /// record numbers of the lease are unused, and extend the lease in time.
+    /// Reports that a response in a protected group was not sent, because it could not be protected. The error
+    /// [`SealRefused::LeaseSpent`] means that our member has used all record numbers of its lease. Then make a new
+    /// [reservation](crate::axiom::Member::reserve) durable, and extend the lease with this reservation. To avoid the
+    /// error, extend the lease before it has no unused numbers: [`Member::left`](crate::axiom::Member::left) returns
+    /// how many numbers of the lease are unused.
     fn on_unsealed_response(&mut self, group: &Address, refused: SealRefused) {
         let _ = (group, refused);
     }

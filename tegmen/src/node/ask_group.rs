@@ -51,8 +51,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ///
     /// Before Max-Age of a response expires, the owner sends the request again with the same token
     /// (draft-ietf-core-groupcomm-bis). Then new members register the node, and members that lost the registration
-    /// register it again. From now on the id of the request is the one that the latest call returned. A request with
-    /// the same token whose Observe option has the value 1 deregisters the node.
+    /// register it again. Each call returns a new id, which replaces the earlier id of the request. A request with the
+    /// same token whose Observe option has the value 1 deregisters the node.
     ///
     /// # Errors
     /// * [`SendError::Busy`] if there is no memory for another request to a group, or if the owner's token does not

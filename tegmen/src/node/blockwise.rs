@@ -21,8 +21,8 @@ pub(super) enum Step<'r> {
     Answered(Served),
     /// The handler must write the response to this request into the frame.
     Serve(Request<'r>),
-    /// The handler must write the whole response now, because it cannot write the same response again: see
-    /// [`serve_whole`].
+    /// The handler must write the whole response now, because the node does not call it again for the later blocks of
+    /// the response: see [`serve_whole`].
     ServeWhole(Operation, InBlocks),
 }
 
@@ -133,8 +133,8 @@ fn refuse(
     Step::Answered(respond(head, (message.token(), code), option, frame))
 }
 
-/// Calls the handler for a response that it cannot write again. If the response is long, stores the response, and
-/// writes only one of its blocks.
+/// Calls the handler for a request that it processes only once, such as a POST. If the response is long, stores the
+/// whole response, and writes only one block of the response.
 pub(super) fn serve_whole<H: Handler>(
     now: Instant,
     (operation, in_blocks): (Operation, InBlocks),

@@ -123,8 +123,9 @@ impl Bodies for () {
 /// response includes its header, token and options. All peers without protection together get memory for at most
 /// `UNPROTECTED` bodies.
 ///
-/// A request with a body in blocks and a long response needs memory for two bodies. If all memory is in use, a new body
-/// of a peer replaces the oldest body of the same peer. A peer without a stored body is refused.
+/// If the body of a request arrives in blocks and its response is long, the request needs memory for two bodies. If all
+/// memory is in use, a new body of a peer replaces the oldest body of the same peer. If that peer has no stored body,
+/// its new body is refused.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyArray<const N: usize, const BYTES: usize, const UNPROTECTED: usize> {
     places: [Place<BYTES>; N],

@@ -38,9 +38,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ///
     /// # Errors
     /// [`SendError`]. After an error, send nothing. After [`SendError::Busy`], call this function again later, with the
-    /// right that is returned with the error. If the handler was not called yet, the next call calls it. If the handler
-    /// was called and its response is lost, the next call responds with 5.00 and does not call the handler again. After
-    /// every other error, the session has ended, or `request` is not a message.
+    /// [`Deferred`] that is returned together with the error. If the handler was not called yet, the next call calls
+    /// it. If the handler was called and its response is lost, the next call responds with 5.00 and does not call the
+    /// handler again. Every other error means that the session has ended, or that `request` is not a message.
     pub fn decide<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -140,9 +140,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         Ok(len)
     }
 
-    /// Returns the type and the Message ID of a separate response, and true if the response must wait. `in_group` is
-    /// true for a response in a protected group. Such a response is not confirmable, because no member can acknowledge
-    /// it.
+    /// Returns the type and the Message ID of a separate response, and true if the response must wait in the queue.
+    /// `in_group` is true for a response in a protected group. Such a response is not confirmable, because no member
+    /// can acknowledge it.
     fn separate_head<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -22,8 +22,8 @@ pub trait GroupRequests {
 
     /// Opens a request with this token until the time `until`, and returns its id. The ids are consecutive numbers,
     /// beginning with `first`, which is ignored after the first request. If a request with this token is already open,
-    /// the owner of the node sends it again. The request then gets the new id and the new time `until`, and keeps the
-    /// order of its notifications.
+    /// the owner of the node sends that request again. The open request then gets the new id and the new time `until`,
+    /// and the memory keeps the order of the notifications that belong to this request.
     ///
     /// # Errors
     /// [`Busy::Outstanding`] if there is no memory for another request.

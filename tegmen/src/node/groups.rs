@@ -96,8 +96,8 @@ pub trait Groups {
     fn accept<C: Crypto>(&mut self, group: &Address, record: Unverified, proof: Proof<'_>) -> Result<(), Discard>;
 
     /// Returns true if the node may now challenge the sender of a request that may be a replay, and counts the
-    /// challenge. Each challenge uses up a record number of our responses, and anybody can replay requests. So an
-    /// implementation must limit the rate of challenges, so that the record numbers of an epoch suffice.
+    /// challenge. A challenge is a response and uses up one of our record numbers, and anybody can replay requests. So
+    /// an implementation must limit the rate of challenges, so that our record numbers suffice for the epoch.
     fn may_challenge(&mut self, now: Instant, group: &Address) -> bool;
 
     /// Returns the value of the Echo option for a challenge in this group; `None` if the node is not a member of the
@@ -202,8 +202,8 @@ impl Groups for () {
 /// Memory for at most `GROUPS` groups. In each group it stores the states of at most `SENDERS` senders and `LISTENERS`
 /// listeners: see [`Member`].
 ///
-/// The owner of the node must extend the leases of each member before their record numbers are used up: see
-/// [`Self::member`] and [`Member::left`].
+/// In each group, our member may use only the record numbers of its leases. The owner of the node must extend these
+/// leases before all of their record numbers are used: see [`Self::member`] and [`Member::left`].
 pub struct GroupArray<
     const GROUPS: usize,
     const SENDERS: usize,

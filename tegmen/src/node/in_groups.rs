@@ -1,5 +1,5 @@
-//! Groups that Axiom protects: serves the requests of members, sends requests to a group, and processes the responses
-//! of listeners.
+//! The code of a node for groups that Axiom protects. It serves the requests of members, sends requests to a group, and
+//! processes the responses of listeners (the members that receive requests).
 //!
 //! The sender of a request has an entry in the peer table. The local address of this entry is the address of the group,
 //! so the entry never replaces a session with the same peer. The endpoint does not protect the datagrams that are sent
@@ -149,8 +149,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Processes the next record of a datagram, if its header belongs to a listener's response in a protected group.
-    /// Returns true if the record was taken from the datagram.
+    /// Processes the next record of a datagram, if the header of this record is that of a listener's response in a
+    /// protected group. Returns true if the record was taken from the datagram.
     ///
     /// In a response of a listener, the highest byte of the sequence number is the GroupID. In a record of a session,
     /// this byte is 0, because the keys of a session seal at most 2^23 records. If the byte is 0 and there is a session
@@ -238,7 +238,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Writes into `out` a request to a protected group, as [`Self::request_group`] does for a plaintext group. The
-    /// owner of the node sends the request once to the address of the group, from the address of the member and the
+    /// owner of the node sends the request once to the address of the group, from the address of our member and the
     /// port of the group. If a receiving member does not know our record numbers, it first responds with a challenge.
     /// Send the request again with the Echo option of the challenge (RFC 9175): see
     /// [`Application::on_member_response`].
@@ -285,7 +285,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 
     /// Reserves space at the front of an empty frame for the protection of a response in a group. Returns the number of
-    /// bytes that must remain free after the response: `tailroom`, and the bytes of the group's tag and signature.
+    /// bytes that must remain free after the response: the sum of `tailroom`, the length of the tag, and the length of
+    /// the signature.
     pub(super) fn make_space_for_tag(&mut self, group: &Address, tailroom: usize, frame: &mut Frame<'_>) -> usize {
         let (before, behind) = self.features.groups().overhead(group);
         frame.indent(before);

@@ -199,8 +199,8 @@ pub(super) fn is_before_response<F: Features>(features: &mut F, peer: PeerId) ->
 }
 
 /// Reserves space at the front of the frame for the protection of a notification with OSCORE. Returns the number of
-/// bytes that must remain free after the notification: `tailroom`, and the bytes of the protection if OSCORE protected
-/// the registration.
+/// bytes that must remain free after the notification: `tailroom`, plus the bytes of the OSCORE protection if OSCORE
+/// protected the registration.
 fn indent<O: Oscore>(exchange: Option<&O::Exchange>, tailroom: usize, frame: &mut Frame<'_>) -> usize {
     if !O::IS_ON || exchange.is_none() {
         return tailroom;
@@ -237,7 +237,7 @@ pub(super) enum Renewed {
     Deferred { observes: bool },
 }
 
-/// Returns the decision on a notification, if the policy decided on it later. Removes the stored decision.
+/// Removes and returns the stored decision on a notification; `None` if no decision is stored.
 fn take_decision<P: Policy>(_: &P, decision: &mut Option<bool>) -> Option<Decided> {
     let allows = if P::LATER { decision.take() } else { None };
     allows.map(|allows| Decided { allows })
@@ -303,8 +303,8 @@ fn fail(token: &[u8], (message_type, message_id): (MessageType, u16), frame: &mu
 /// member. If the request was sent to a group, the second value has the Message ID of the response, which the client
 /// may reject, and the Observe number that precedes the numbers of a new registration.
 ///
-/// Returns the request, and true if its response may make the sender an observer. If the response does not, the caller
-/// must call [`deregister`].
+/// Returns the request, and true if the response to this request may make the sender an observer. If the sender does
+/// not become an observer, the caller must call [`deregister`].
 #[inline]
 pub(super) fn register<'r, X: Copy, G: Copy>(
     observers: &mut impl Observers<X, G>,

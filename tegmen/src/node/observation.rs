@@ -17,9 +17,9 @@ use crate::endpoint::Peers;
 use crate::identity::PeerId;
 use crate::time::{Duration, Instant};
 
-/// A client's observation of a resource. The observation can continue after its session ends. [`Node::observe`]
-/// registers the observation. A later call in the same session refreshes the registration with the same token. A call
-/// in another session registers the observation with a new token.
+/// A client's observation of a resource. [`Node::observe`] registers the observation. A later call in the same session
+/// refreshes the registration with the same token. After the end of the session with the server, the observation can
+/// continue in another session: a call in that session registers the observation with a new token.
 ///
 /// The owner of the node calls [`Node::observe`] at the time [`Self::refresh_at`], passes each reply of the server to
 /// [`Self::on_reply`], and calls [`Self::on_closed`] when the session has ended.
@@ -162,7 +162,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// request and the length of the datagram to send.
     ///
     /// # Errors
-    /// [`SendError`]. After an error, send nothing. The server ends the observation when the client rejects its next
+    /// [`SendError`]. After an error, send nothing. The server ends the observation when the client rejects the next
     /// notification.
     pub fn deregister<C: Crypto>(
         &mut self,
@@ -176,8 +176,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.send_observe(cx, peer, (code, DEREGISTER), &mut observation, write, out)
     }
 
-    /// Writes a request with an Observe option. If there is an earlier registration, the client no longer waits for its
-    /// responses.
+    /// Writes a request with an Observe option. If there is an earlier registration, the client no longer waits for
+    /// responses to that registration.
     fn send_observe<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

@@ -95,8 +95,8 @@ pub trait Observers<X = Infallible, G = Infallible> {
         is_it: impl FnMut(&Observer<X, G>) -> bool,
     ) -> Option<(&mut Observer<X, G>, &[u8])>;
 
-    /// Marks the observers of the resource at `path` as changed, and calls `on_change` for each with its peer. Slashes
-    /// separate the segments of `path`, but the path does not begin with a slash.
+    /// Marks the observers of the resource at `path` as changed. For each of these observers, calls `on_change` with
+    /// the peer of the observer. Slashes separate the segments of `path`, but the path does not begin with a slash.
     fn mark(&mut self, path: &str, on_change: impl FnMut(PeerId));
 
     /// Removes the entries of this peer for which `is_it` returns true.
@@ -168,7 +168,8 @@ impl<const BYTES: usize, X, G> Place<BYTES, X, G> {
 }
 
 impl<const N: usize, const BYTES: usize, X, G> ObserverArray<N, BYTES, X, G> {
-    /// Creates an empty list of observers. At most `unconfirmed` notifications in a row are not confirmable.
+    /// Creates an empty list of observers. At most `unconfirmed` consecutive notifications to an observer are not
+    /// confirmable.
     pub const fn with_unconfirmed(unconfirmed: u8) -> Self {
         let places = [const { Place { observer: None, len: 0, bytes: [0; BYTES] } }; N];
         Self { places, unconfirmed, next: 0 }

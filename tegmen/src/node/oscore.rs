@@ -228,7 +228,7 @@ pub enum Opened<'r, X: OpenedRequest> {
         message: MessageRef<'r>,
         /// The owner of the security context.
         principal: Principal,
-        /// The identity of the request in its security context. The response must be bound to it.
+        /// The identity of the request in its security context. The response must be bound to this identity.
         exchange: X,
         /// The right to answer once with the nonce of the request.
         nonce: X::Nonce,
@@ -240,7 +240,7 @@ pub enum Opened<'r, X: OpenedRequest> {
         message: Option<MessageRef<'r>>,
         /// The owner of the security context.
         principal: Principal,
-        /// The identity of the request in its security context. The response must be bound to it.
+        /// The identity of the request in its security context. The response must be bound to this identity.
         exchange: X,
     },
 }
@@ -272,8 +272,8 @@ impl Oscore for () {
 /// One security context of a mote. It stores at most `REQUESTS` requests of this node that wait for their responses.
 /// Messages of the context may arrive from any peer: from a proxy, or from the other endpoint at a new address.
 ///
-/// The owner of the node must extend the lease of the context before all sequence numbers of the lease are used: see
-/// [`Context::lease_mut`].
+/// The context may use only the sequence numbers of its lease. The owner of the node must extend this lease before all
+/// of these numbers are used: see [`Context::lease_mut`].
 #[derive(Debug)]
 pub struct OneContext<const REQUESTS: usize> {
     /// The security context.

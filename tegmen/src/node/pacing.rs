@@ -34,9 +34,9 @@ impl Pacing for () {
     }
 }
 
-/// Memory for `N` peers to which the node has sent messages without acknowledgement. If the memory is full, a message
-/// to another peer must wait until one of these peers has sent a message, or until the node may send one of them the
-/// next message.
+/// Memory for `N` peers to which the node has sent messages without acknowledgement. If the memory is full, such a
+/// message to another peer must wait until one of the `N` peers has sent a message, or until the node may send the next
+/// such message to one of the `N` peers.
 #[derive(Clone, Copy, Debug)]
 pub struct PacingArray<const N: usize> {
     peers: [Option<(PeerId, Probing)>; N],

@@ -14,9 +14,10 @@ const IN_NEXT_EPOCH: Duration = Duration::from_secs(5 * 60);
 /// [`Groups::Registration`](super::Groups::Registration).
 #[derive(Clone, Copy, Debug)]
 pub struct MemberRegistration {
-    /// The identity for which the policy decides: the principal of the group, with the SenderID of the registration.
+    /// The identity about which the policy decides. It contains the principal of the group, and the SenderID of the
+    /// member.
     pub identity: Identity,
-    /// The epoch in which the member registered. After a notification in a new epoch, it is the new epoch.
+    /// The epoch in which the member registered. After a notification in a later epoch, this field has the later epoch.
     epoch: u16,
     until: Instant,
     /// The time before which no notification is sent.
@@ -45,8 +46,7 @@ impl AsMut<Self> for MemberRegistration {
     }
 }
 
-/// A node that is a member of no group never has an observer that is a member of a group, so this function is never
-/// called.
+/// A node that is a member of no group never has an observer that is a member of a group, so `as_mut` is never called.
 impl AsMut<MemberRegistration> for Infallible {
     fn as_mut(&mut self) -> &mut MemberRegistration {
         match *self {}

@@ -43,9 +43,9 @@ impl<'t> RequestHead<'t> {
     /// Returns this head with a token, which has at most 8 bytes. The token must differ from the tokens of all other
     /// open requests to the same peer, and of all open requests to groups.
     ///
-    /// If sessions are restored, draw a token of 4 or more bytes at random. The reason is that the response verifies a
-    /// restored session whose replay window was lost. If an earlier request had the same token, a recorded response
-    /// could verify the session.
+    /// If sessions are restored, draw a token of 4 or more bytes at random. If the replay window of a restored session
+    /// was lost, the response with this token proves that the peer's last record is not a replay. If an earlier request
+    /// had the same token, a recorded response to the earlier request could also serve as this proof.
     pub const fn with_token(self, token: &'t [u8]) -> Self {
         Self { token: RequestToken::Given(token), ..self }
     }

@@ -58,7 +58,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         self.send_written(cx, peer, (confirmable, waits), protect, random, frame)
     }
 
-    /// Returns the Message ID for a message that begins an exchange with the peer, and true if the message must wait.
+    /// Returns the Message ID for a message that begins an exchange with the peer, and true if the message must wait in
+    /// the queue.
     ///
     /// # Errors
     /// [`SendError::Busy`] if the message must wait and the node has no queue. [`Misuse::NotEstablished`] if the node

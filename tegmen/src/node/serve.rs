@@ -36,10 +36,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// and all options except Observe and Block2. OSCORE protects the response if it protected the request. If OSCORE
     /// fails, the node sends 5.00 without protection.
     ///
-    /// If the response is longer than a message and the node has [`Bodies`](super::Bodies), it is sent in blocks. If
-    /// there is no memory to store it, the response is 5.03. If the handler let the client observe the resource, a
-    /// response with 2.05 or 2.03 makes the client an observer, or is a notification. A response with another code ends
-    /// the observation.
+    /// If the response is longer than a message and the node has [`Bodies`](super::Bodies), the node stores the
+    /// response and sends it in blocks. If there is no memory to store the response, the node sends 5.03 instead. If
+    /// the handler let the client observe the resource, a response with 2.05 or 2.03 makes the client an observer, or
+    /// is a notification. A response with another code ends the observation.
     ///
     /// The node sends a confirmable response again until it is acknowledged. Returns the length of the datagram to
     /// send. The length is 0 if the response waits in the node's [`Queue`](super::Queue). It is also 0 if the response
@@ -47,8 +47,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// request was sent to a group (RFC 7252, section 8.2).
     ///
     /// # Errors
-    /// [`SendError`]. After an error, send nothing. After [`SendError::Busy`], the returned right allows you to send
-    /// the response later.
+    /// [`SendError`]. After an error, send nothing. After [`SendError::Busy`], call this function again later, with the
+    /// [`Deferred`] that is returned together with the error.
     pub fn respond<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,
@@ -241,7 +241,8 @@ impl<'p, X: OpenedRequest> Sender<'p, X> {
     }
 }
 
-/// The exchanges of a peer with its other attached data, the memory of all exchanges, and the memory of the features.
+/// Three parts of a node's memory. The first is the data that is attached to one peer, such as the exchanges of the
+/// peer. The second is the memory of the exchanges of all peers, and the third is the memory of the features.
 type Memory<'a, A, F> = (&'a mut A, &'a mut <A as PeerExchanges>::Storage, &'a mut F);
 
 /// The type of the memory that contains a protected request after it was reassembled from blocks.
@@ -330,7 +331,7 @@ pub(super) fn answer<C: Crypto, A: PeerExchanges, F: Features>(
 
 /// If the address of the sender is not verified and the response in `frame` is too long for such an address, replaces
 /// the response by a challenge. The client must first prove that it receives at the address (RFC 9175, section 2.4).
-/// Returns the outcome of the challenge, or `None` if the response remains.
+/// Returns the code of the challenge as an [`Answer`], or `None` if the response remains.
 #[inline]
 pub(super) fn challenge_instead<A: PeerExchanges, X: OpenedRequest>(
     attached: &mut A,
@@ -740,7 +741,7 @@ pub(super) fn open<'d, 'p, C: Crypto, A: PeerExchanges, F: Features>(
 }
 
 /// Stores a copy of the response that `frame` contains, so that the node can send it again if the request is repeated.
-/// The request was not executed.
+/// Called only for a request that was not executed.
 fn keep<C: Crypto, A: PeerExchanges>(
     cx: &mut Cx<'_, C>,
     (attached, storage): (&mut A, &mut A::Storage),

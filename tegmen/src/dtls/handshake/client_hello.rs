@@ -42,7 +42,7 @@ impl<'r> ClientHello<'r> {
     }
 
     /// Returns the session id. It identifies the session that the client wants to resume. If the client sends a ticket
-    /// instead, the id has no such meaning, but a server that accepts the ticket repeats it in the ServerHello.
+    /// instead, the id identifies no session, but a server that accepts the ticket repeats the id in the ServerHello.
     pub(crate) fn session_id(&self) -> &'r [u8] {
         let [before, _] = self.around_cookie;
         before.get(2 + 32 + 1..).unwrap_or(&[]) // behind version, random and its own length

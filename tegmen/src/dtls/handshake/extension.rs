@@ -65,8 +65,7 @@ impl MaxFragmentLength {
     }
 }
 
-/// The extensions that this endpoint supports, as one ClientHello or ServerHello contains them. The message was
-/// received, or will be sent.
+/// The supported extensions in one ClientHello or ServerHello. This message was received, or will be sent.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Extensions {
     /// True if extended_master_secret is present.

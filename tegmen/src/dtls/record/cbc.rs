@@ -1,10 +1,11 @@
-//! AES-128-CBC with HMAC-SHA-256 or HMAC-SHA-1 (RFC 5246, section 6.2.3.2). Encryption and MAC have one of two orders.
+//! AES-128-CBC with HMAC-SHA-256 or HMAC-SHA-1 (RFC 5246, section 6.2.3.2). The MAC is computed either after or before
+//! the encryption.
 //!
 //! If both endpoints support encrypt-then-MAC (RFC 7366), they use this order. The receiver then does not decrypt a
-//! record with a wrong MAC. If one of the endpoints does not support it, the order is MAC-then-encrypt. The receiver
-//! then knows the length of the padding only after the decryption, and must not reveal this length (see the Lucky
-//! Thirteen attack). So the executed instructions and the accessed addresses depend only on the length of the record,
-//! and wrong padding has the same result as a wrong MAC. `./ci.sh timing` checks the instructions and the addresses.
+//! record with a wrong MAC. In all other sessions, the order is MAC-then-encrypt. The receiver then knows the length of
+//! the padding only after the decryption, and must not reveal this length (see the Lucky Thirteen attack). So the
+//! executed instructions and the accessed addresses depend only on the length of the record, and wrong padding has the
+//! same result as a wrong MAC. `./ci.sh timing` checks the instructions and the addresses.
 
 use super::cipher::{BLOCK_LEN, MAX_MAC_LEN, Order};
 use super::keys::LongKey;

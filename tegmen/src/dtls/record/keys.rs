@@ -110,7 +110,7 @@ impl LongKey {
         Self(Secret::new(*bytes))
     }
 
-    /// Returns the bytes of the key. Zeros follow if the key of the cipher is shorter.
+    /// Returns the bytes of the key. If the key has fewer than [`LONG_KEY_LEN`] bytes, zeros follow the key.
     pub(crate) const fn bytes(&self) -> &[u8; LONG_KEY_LEN] {
         self.0.expose()
     }

@@ -13,8 +13,8 @@ use crate::crypto::{Crypto, NotAuthentic};
 ///
 /// This type has no record numbers and no header. For each record, the caller supplies the associated data, and the
 /// part of the nonce that changes. The caller must never seal with the same nonce twice under one key. In this module,
-/// a fragment is the part of a record after the header. It consists of the explicit part of the nonce if the cipher has
-/// one, the content, and the tag.
+/// a fragment is the part of a record after the header. It contains the content and then the tag. With some ciphers,
+/// the explicit part of the nonce precedes the content.
 pub(crate) struct Protection<'k> {
     cipher: Cipher,
     key: &'k TrafficKey,
