@@ -46,12 +46,12 @@ use crate::time::Instant;
 
 /// Number of free bytes that a frame needs before its content, with a CCM_8 cipher suite and without a connection id.
 pub const HEADROOM: usize = record::HEADROOM;
-/// Number of free bytes before the content that is enough for every cipher suite and every connection id of the peer.
+/// Number of free bytes that a frame needs at most before its content, with any cipher suite and any connection id.
 pub const MAX_HEADROOM: usize = record::HEADER_LEN + record::cipher::BLOCK_LEN + record::connection_id::MAX_OVERHEAD.0;
 /// Number of free bytes that a frame needs after its content, with a CCM_8 cipher suite and without a connection id.
 pub const TAILROOM: usize = record::TAG_LEN;
-/// Number of free bytes after the content that is enough for every cipher suite, with or without a connection id. If
-/// the frame has more free bytes, padding can use them.
+/// Number of free bytes that a frame needs at most after its content, with any cipher suite, and with or without a
+/// connection id. If the frame has more free bytes, padding can use them.
 pub const MAX_TAILROOM: usize = record::cipher::MAX_TAIL_LEN + record::connection_id::MAX_OVERHEAD.1;
 
 /// An endpoint in the roles `R`, with the table of its peers. The owner of the endpoint may use one or more sockets for

@@ -37,7 +37,7 @@ impl Principal {
 pub struct SenderId(pub(crate) u8);
 
 impl SenderId {
-    /// Returns the number that is in the header of the record.
+    /// Returns the SenderID as a number, as it is in the header of the record.
     pub const fn number(self) -> u8 {
         self.0
     }

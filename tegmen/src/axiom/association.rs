@@ -11,7 +11,7 @@ use crate::secret::Secret;
 /// member gets from the controller of its group.
 #[derive(Clone, Copy)]
 pub struct Association<'a> {
-    /// The GroupID: the number of the group in the header of a response.
+    /// The GroupID: the byte that identifies the group in the header of a response.
     pub group_id: u8,
     /// The multicast address and the port of the group, to which requests are sent. Members send responses from this
     /// port. A response from another port is dropped, and so is a response from a link-local address of another scope.

@@ -28,7 +28,8 @@ pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize
     /// TSNs that our responses may use. Responses to all senders share these TSNs. After a restart the individual keys
     /// are the same as before, so no TSN may be used twice.
     responses: Lease,
-    /// The first TSN of our requests that this run of the member can use. Earlier runs used the lower TSNs.
+    /// The first TSN that our requests can use after the last restart of the member. Before that restart, requests of
+    /// this epoch may have used the lower TSNs.
     first: u64,
     /// One more than the highest TSN of all senders whose state was forgotten. After a restart in the same epoch this
     /// field is `u64::MAX`, because all states are lost.
@@ -307,7 +308,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         &self.group
     }
 
-    /// Returns the GroupID: the number of the group in the header of a response.
+    /// Returns the GroupID: the byte that identifies the group in the header of a response.
     pub(crate) const fn group_id(&self) -> u8 {
         self.group_id
     }
@@ -522,8 +523,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     }
 
     /// True if it is certain that another member sent this request with our SenderID: we have not used its TSN, or we
-    /// used this TSN for a record with another fingerprint. Returns false for a TSN of an earlier run, and for a TSN
-    /// whose fingerprint is not stored, because they prove nothing.
+    /// used this TSN for a record with another fingerprint. Returns false for a TSN that we may have used before a
+    /// restart, and for a TSN whose fingerprint is not stored, because such a TSN proves nothing.
     fn is_of_another(&self, tsn: u64, mark: u32) -> bool {
         let age = self.requests.next().checked_sub(tsn);
         match age {

@@ -119,8 +119,8 @@ pub fn master_secret<C: Crypto>(group: &[u8; 16], epoch: u16, secret: &Secret<DI
 /// node `place.under`. If `sign` is `None`, the message has no signature, and is only for the member with the leaf
 /// `place.under`.
 ///
-/// The nonce contains the kind of the message, and `place`. So encrypt at most one secret for each place under the same
-/// key.
+/// The nonce contains the kind of the message, and `place`. So encrypt at most one secret with the same `place` under
+/// the same key.
 ///
 /// # Errors
 /// [`Full`] if there is no space in `out`, if the number of the node is not below 2^24, or if `sign` returned `None`.

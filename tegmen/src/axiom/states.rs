@@ -17,7 +17,7 @@ pub(super) struct Seen {
 }
 
 const NEXT: u64 = (1 << 41) - 1;
-/// A bit that is set if the state belongs to a member. If it is not set, the place in the array is free.
+/// A bit that is set if the state belongs to a member. If the bit is not set, this element of the array is free.
 const TAKEN: u64 = 1 << 41;
 /// A bit that is set if the state was used after idle states were last forgotten.
 const USED: u64 = 1 << 42;
@@ -150,9 +150,9 @@ impl<const KEY: usize> ListenerState<KEY> {
     }
 }
 
-/// Finds the state of the listener at `address`. If `is_new` is true, finds a free place for a new state instead. The
-/// address determines the place at which the search begins, and a new state is stored in the first free place from
-/// there on. So most searches end at the first place.
+/// Finds the state of the listener at `address`. If `is_new` is true, finds instead a free element of the array for a
+/// new state. The address determines the element at which the search begins, and a new state is stored in the first
+/// free element from there on. So most searches end at the first element.
 pub(super) fn find<'s, const KEY: usize>(
     states: &'s mut [ListenerState<KEY>],
     address: &[u8; 16],

@@ -93,7 +93,7 @@ impl ConnectionIds {
         Self { ours, theirs: ConnectionId::EMPTY, agreed: false, rrc, nonce: [0; 8], until, forgeries }
     }
 
-    /// True if the session may try to open a record that arrives at `now` from another address than the session's.
+    /// True if the session may try to open a record that arrives at `now` from an address other than the session's own.
     pub(crate) const fn may_try(&mut self, now: Instant) -> bool {
         let interval = (now.coarse() >> 6) as u8;
         if self.forgeries.interval != interval {

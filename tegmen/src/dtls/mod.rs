@@ -72,8 +72,8 @@ pub enum Profile {
     #[default]
     Default,
     /// No extensions. ClientKeyExchange, ChangeCipherSpec and Finished are each in a separate datagram. The handshakes
-    /// then have the same bytes as those of the Blink paper. Because extended master secret is missing, do not export
-    /// keys from the session, and do not resume it.
+    /// then have the same bytes as the handshakes in the Blink paper. Because extended master secret is missing, do not
+    /// export keys from the session, and do not resume it.
     Minimal,
 }
 

@@ -202,8 +202,8 @@ impl<'d> Records<'d> {
         self.at >= self.datagram.len()
     }
 
-    /// Returns the next record; `None` at the end. If the record does not parse, returns `None` and discards the rest
-    /// of the datagram.
+    /// Returns the next record; `None` at the end of the datagram. If the record does not parse, returns `None` and
+    /// discards the rest of the datagram.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Record<'_>> {
         let at = core::mem::replace(&mut self.at, usize::MAX);

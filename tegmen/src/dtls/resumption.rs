@@ -102,10 +102,10 @@ pub struct Found {
 /// `server` is the number of the [named server](super::roles::Keys::server) that the client requests, or 0 if it
 /// requests no named server. The store must keep the sessions of different servers separate (RFC 6066, section 3).
 pub trait Resumption {
-    /// Cipher suites that the role uses only to resume sessions, and does not offer for new sessions. An example is a
-    /// device whose sessions were opened by another endpoint with public keys. A client that resumes such a session
-    /// offers only the cipher suite of this session. If the server declines to resume, the handshake fails with
-    /// [`Fatal::NoCredentials`](super::Fatal).
+    /// Cipher suites that the role uses only to resume sessions, and does not offer for new sessions. For example, a
+    /// device without public keys can resume sessions that another endpoint opened with public keys. A client that
+    /// resumes such a session offers only the cipher suite of this session. If the server declines to resume, the
+    /// handshake fails with [`Fatal::NoCredentials`](super::Fatal).
     const SUITES: Suites = Suites(&[]);
 
     /// Server: returns true if the server issues tickets to clients that accept tickets.

@@ -194,8 +194,8 @@ impl Suites {
         Self(&[CipherSuite::PSK_WITH_AES_128_GCM_SHA256, CipherSuite::PSK_WITH_AES_128_CCM_8]);
     /// TLS_PSK_WITH_AES_128_GCM_SHA256.
     pub const GCM: Self = Self(&[CipherSuite::PSK_WITH_AES_128_GCM_SHA256]);
-    /// All supported suites except those with CBC. The order is by security: suites with an ephemeral key agreement are
-    /// first, and then suites with a long tag.
+    /// All supported suites except those with CBC, in order of security. Suites with an ephemeral key agreement precede
+    /// all other suites. Within each of these two groups, suites with a tag of 16 bytes precede those with 8 bytes.
     pub const ALL: Self = Self(&[
         CipherSuite::ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
         CipherSuite::ECDHE_RSA_WITH_AES_128_GCM_SHA256,

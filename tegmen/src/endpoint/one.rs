@@ -11,10 +11,10 @@ use crate::time::Instant;
 /// A peer table for one peer. It has `OUTGOING` bytes for an outgoing cookie or identity, and `INCOMING` bytes for
 /// received fragments and for records that arrived too early. The peer has no connection id.
 ///
-/// The rules for the replacement of the peer are those of every full table. An unknown peer never displaces a session, and a peer to which we connect
-/// never displaces a session that we opened ourselves. So a server accepts no other client until the old session has
-/// ended or is idle for too long. This also applies to a client that has lost its session. Before we connect to another
-/// peer as a client, our old session must be removed ([`Peers::remove`]).
+/// The rules for the replacement of the peer are those of every full table. An unknown peer never displaces a session,
+/// and a peer to which we connect never displaces a session that we opened ourselves. So a server accepts no other
+/// client until the old session has ended or is idle for too long. This also applies to a client that has lost its
+/// session. Before we connect to another peer as a client, our old session must be removed ([`Peers::remove`]).
 #[repr(C)] // as with `Peer`
 pub struct OnePeer<A, const OUTGOING: usize = 64, const INCOMING: usize = 128> {
     /// The generation of the peer's ids. It is odd while the table has a peer.

@@ -186,7 +186,7 @@ pub struct DeferredRequest<'m, X: OpenedRequest = Infallible> {
     /// True if the policy has not decided on the request yet. Pass the decision to
     /// [`Node::decide`](super::Node::decide).
     pub is_undecided: bool,
-    /// The number of the notification about which the policy was asked; `None` for a request.
+    /// The Observe number of the notification about which the policy was asked; `None` for a request.
     pub(super) notification: Option<u32>,
     /// The node sets this field to false, and then passes the request to the owner of the node. If the owner leaves it
     /// false, the node acknowledges the request at once. The owner sets the field to true to acknowledge the request
@@ -241,7 +241,7 @@ pub struct Deferred<X: OpenedRequest = Infallible> {
     pub(super) to_group: bool,
     /// True if the policy has not decided on the request yet.
     pub(super) is_undecided: bool,
-    /// The number of the notification on which the policy must decide; `None` for a request.
+    /// The Observe number of the notification on which the policy must decide; `None` for a request.
     pub(super) notification: Option<u32>,
     /// The data with which the owner of the node can acknowledge the request; `None` if the request is already
     /// acknowledged or needs no acknowledgement. If the owner leaves the data here, the response is also the

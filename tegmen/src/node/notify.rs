@@ -168,7 +168,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Processes the decision on the notification with this number. [`Self::poll`] then sends the newest
+    /// Processes the decision on the notification with this Observe number. [`Self::poll`] then sends the newest
     /// representation, or an error as the last notification. The decision is ignored if the client is no longer an
     /// observer.
     pub(super) fn decide_notification(&mut self, deferred: &Deferred<ExchangeOf<F>>, number: u32, allows: bool) {
@@ -185,8 +185,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     }
 }
 
-/// True if a notification must be sent to this observer. Returns false for a member of a protected group, whose
-/// notifications are sent in another way.
+/// True if a notification must be sent to this observer. Returns false for a member of a protected group, because the
+/// module `notify_members` sends the notifications to members.
 const fn is_changed<X, G>(observer: &Observer<X, G>) -> bool {
     observer.changed && !observer.deferred && observer.registration.is_none()
 }
@@ -300,8 +300,8 @@ fn fail(token: &[u8], (message_type, message_id): (MessageType, u16), frame: &mu
 /// Registers or deregisters the sender of a request, if the request has an Observe option. `exchange` identifies the
 /// request in its OSCORE context, together with the owner of this context; `None` without OSCORE. `to_group` has two
 /// values. If a member of a protected group sent the request, the first value is the data that is stored for this
-/// member. If the request was sent to a group, the second value has the Message ID of the response, which the client
-/// may reject, and the Observe number that precedes the numbers of a new registration.
+/// member. If the request was sent to a group, the second value has the Message ID of the response, with which the
+/// client may reject the response, and the Observe number that precedes the numbers of a new registration.
 ///
 /// Returns the request, and true if the response to this request may make the sender an observer. If the sender does
 /// not become an observer, the caller must call [`deregister`].

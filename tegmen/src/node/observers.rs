@@ -14,7 +14,7 @@ use core::convert::Infallible;
 pub struct Observer<X = Infallible, G = Infallible> {
     /// The peer that sent the registration.
     pub peer: PeerId,
-    /// The token of the registration, and the number of the last notification.
+    /// The token of the registration, and the Observe number of the last notification.
     pub observation: Observation,
     /// True if the representation has changed after the last notification.
     pub changed: bool,

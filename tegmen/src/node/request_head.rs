@@ -2,8 +2,8 @@
 
 use crate::coap::{Code, MessageType};
 
-/// The head of a request. [`Node::request`](super::Node::request) accepts a head or a [`Code`]. A `Code` stands for the
-/// head of a confirmable request without OSCORE, whose token the node draws.
+/// The head of a request. [`Node::request`](super::Node::request) accepts a head or a [`Code`]. If it gets a `Code`, the
+/// request is confirmable, OSCORE does not protect the request, and the node draws the token.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'t> {
     pub(super) code: Code,

@@ -241,8 +241,8 @@ pub(super) fn may_begin<S: ExchangeStorage>(
     has_place && exchanges.outstanding(storage) < nstart
 }
 
-/// Returns false if the peer will certainly not respond to a message. This is the case if the message is not
-/// confirmable, and suppresses all responses.
+/// Returns true if the peer may respond to a message. Returns false for a message that is not confirmable and that
+/// suppresses all responses.
 pub(super) fn is_answered(message: &[u8]) -> bool {
     MessageRef::parse(message).is_ok_and(|message| {
         message.message_type() == MessageType::Confirmable || !NoResponse::of(&message).suppresses_all()

@@ -119,9 +119,10 @@ pub(crate) fn write_front(writer: &mut Writer<'_>, random: &Random, session_id: 
     writer.with_len8(cookie)
 }
 
-/// The bytes of our ClientHello after the cookie, which never change. They are cipher_suites (with the signalling suite
-/// of RFC 5746), compression_methods (null), and the extensions (an empty extended_master_secret).
+/// The constant bytes that follow the cookie in our ClientHello. They are cipher_suites (with the signalling suite of
+/// RFC 5746), compression_methods (null), and the extensions (an empty extended_master_secret).
 pub(crate) const DEFAULT_OFFER: [u8; 14] = [0, 4, 0xc0, 0xa8, 0x00, 0xff, 1, 0, 0, 4, 0x00, 0x17, 0, 0];
-/// The bytes of our ClientHello after the cookie under [`Profile::Minimal`](crate::dtls::Profile::Minimal). They are
-/// cipher_suites with one suite, and compression_methods (null).
+/// The constant bytes that follow the cookie in our ClientHello under
+/// [`Profile::Minimal`](crate::dtls::Profile::Minimal). They are cipher_suites with one suite, and compression_methods
+/// (null).
 pub(crate) const MINIMAL_OFFER: [u8; 6] = [0, 2, 0xc0, 0xa8, 1, 0];
