@@ -111,8 +111,8 @@ pub struct Config {
     /// The time after which the endpoint forgets a session that received no record. With zero, a session remains until
     /// another peer displaces it from the table.
     pub idle_timeout: Duration,
-    /// The minimum time for which a cookie is valid, with an error of about one thirtieth. A cookie is valid for at
-    /// most twice this time.
+    /// The minimum time for which a cookie is valid. The real minimum may differ by about one thirtieth of this time. A
+    /// cookie is valid for at most twice this time.
     pub cookie_lifetime: Duration,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::coap::{Code, MessageType};
 
-/// The head of a request. [`Node::request`](super::Node::request) accepts a head or a [`Code`]. If it gets a `Code`, the
+/// The head of a request. [`Node::request`](super::Node::request) accepts a head or a [`Code`]. With a `Code`, the
 /// request is confirmable, OSCORE does not protect the request, and the node draws the token.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'t> {

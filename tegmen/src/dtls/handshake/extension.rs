@@ -52,8 +52,8 @@ impl MaxFragmentLength {
     }
 
     /// Returns the content for the largest length that is at most `limit` bytes. Returns `None` if `limit` is below
-    /// 512. Also returns `None` if `limit` is 2^14 or more, because every record fits. A client offers this extension in addition to
-    /// record_size_limit, for servers that do not support record_size_limit.
+    /// 512. Also returns `None` if `limit` is 2^14 or more, because every record then fits the limit. A client offers
+    /// this extension in addition to record_size_limit, for servers that do not support record_size_limit.
     pub(crate) const fn within(limit: u16) -> Option<Self> {
         match limit {
             512..1024 => Some(Self(1)),
