@@ -134,8 +134,8 @@ impl Default for Config {
     }
 }
 
-/// [`Config`] in the form in which an endpoint stores it. Times are numbers of milliseconds with 32 bits, so a mote
-/// needs no multiplications of 64-bit numbers.
+/// [`Config`] in the form in which an endpoint stores it. Each time is a 32-bit number of milliseconds, so a mote needs
+/// no multiplications of 64-bit numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) profile: Profile,

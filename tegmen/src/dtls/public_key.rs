@@ -152,8 +152,8 @@ pub(crate) fn nothing_common<C: Crypto, R: Roles>(
     }
 }
 
-/// Returns the credentials with their numbers: those of the named server `server`, or those of the endpoint if `server`
-/// is 0.
+/// Returns each credential of the named server `server` together with the number of the credential. If `server` is 0,
+/// returns the credentials of the endpoint itself.
 pub(crate) fn credentials<R: Roles>(
     context: HandshakeContext<'_, R>,
     server: u32,

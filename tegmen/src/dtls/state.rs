@@ -381,9 +381,9 @@ impl HandshakeState {
         }
     }
 
-    /// Handles a repeated flight of the peer. The repetition shows that our flight was lost. Sends our flight again, but
-    /// at most once before the timer expires. Without this limit, two endpoints that answer each other's repetitions
-    /// would never stop.
+    /// Handles a repeated flight of the peer. The repetition shows that our flight was lost. Sends our flight again,
+    /// but at most once before the timer expires. Without this limit, two endpoints that answer each other's
+    /// repetitions would never stop.
     #[inline(always)]
     pub(crate) fn answer_repetition(&mut self, counters: &mut Counters) {
         if !self.repeated {

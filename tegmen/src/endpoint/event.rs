@@ -41,7 +41,7 @@ pub enum Event {
     /// The time has come that the owner of the endpoint set with [`Peers::schedule`] for this peer.
     Alarm(PeerId),
     /// The peer has proved that it receives at the address from which its last records came. From now on, our records
-    /// go to this address. Datagrams that were sent to the old address in the meantime are probably lost.
+    /// go to this address. Datagrams that we sent to the old address after the peer had moved are probably lost.
     Moved(PeerId),
     /// The association has ended. The entry of the peer can be read until the next call of [`Endpoint::poll`].
     Closed {

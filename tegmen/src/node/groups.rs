@@ -12,7 +12,7 @@ use crate::identity::Principal;
 use crate::time::{Duration, Instant};
 use core::convert::Infallible;
 
-/// The protected groups of which a node is a member. The multicast address of a group identifies it.
+/// The protected groups of which a node is a member. Each group is identified by its multicast address.
 ///
 /// `()` is the type for a node without groups: it has no size and no code.
 pub trait Groups {

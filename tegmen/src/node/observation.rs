@@ -212,7 +212,7 @@ const DEFAULT_MAX_AGE: u32 = 60;
 /// The minimum time between the end of Max-Age and the refresh, in milliseconds (RFC 7641, section 3.3.1).
 const SPREAD_MS: u32 = 5000;
 
-/// Returns a time between the end of Max-Age and the refresh, in milliseconds: 5,000, plus 40 for each unit of
+/// Returns the number of milliseconds from the end of Max-Age until the refresh: 5,000, plus 40 for each unit of
 /// `random`.
 fn spread(random: u8) -> u32 {
     SPREAD_MS.wrapping_add(u32::from(random).wrapping_mul(40))
