@@ -126,7 +126,7 @@ impl<const NODES: usize> KeyPath<NODES> {
     }
 
     /// Returns the master secret of the current epoch. The [`Association`](super::Association) of the epoch contains
-    /// it.
+    /// this master secret.
     pub fn master_secret<C: Crypto>(&self) -> Secret<48> {
         master_secret::<C>(&self.group, self.epoch, &self.secret)
     }

@@ -146,7 +146,7 @@ impl Handshake<'_> {
 
     /// Stores a PSK identity hint in the outgoing buffer after the cookie of our ClientHello. The cookie is needed if
     /// the ClientHello has to be sent again. If the buffer is too short for both, the hint replaces the cookie. Then a
-    /// repeated ClientHello has no cookie, but a server that has begun the handshake recognizes the message_seq.
+    /// repeated ClientHello has no cookie, but a server that has begun the handshake recognizes it by the message_seq.
     pub(crate) fn keep_hint<R: Roles>(&mut self, hint: &[u8]) -> Result<(), Fatal> {
         self.keep_behind::<R>(self.state.cookie_len, hint).or_else(|_| self.keep::<R>(hint))
     }

@@ -63,8 +63,8 @@ impl RecordSize {
         }
     }
 
-    /// Returns the contents of record_size_limit and of max_fragment_length for a ServerHello, in this order; `None` for
-    /// an absent extension. `limit` is the server's own limit in bytes, or 0 if the server accepts every size.
+    /// Returns the contents of record_size_limit and of max_fragment_length for a ServerHello, in this order; `None`
+    /// for an absent extension. `limit` is the server's own limit in bytes, or 0 if the server accepts every size.
     pub(crate) fn answer(self, limit: u16) -> (Option<u16>, Option<MaxFragmentLength>) {
         match self.0 {
             0 => (None, None),

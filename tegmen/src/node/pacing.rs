@@ -7,8 +7,8 @@ use crate::time::Instant;
 /// The memory in which a node stores, for each peer, the time at which it may send the next message without
 /// acknowledgement.
 pub trait Pacing {
-    /// Counts a non-confirmable message of `len` bytes that the node sends to the peer. Call this function only for a
-    /// message that does not answer a request that has just arrived.
+    /// Counts a non-confirmable message of `len` bytes that the node sends to the peer. Do not call this function for a
+    /// response to a request that has just arrived.
     fn sent(&mut self, now: Instant, peer: PeerId, len: usize);
 
     /// Processes the arrival of a message from the peer. The peer can be reached, so the next message may be sent at
