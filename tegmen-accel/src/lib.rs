@@ -120,8 +120,8 @@ pub fn open(schedule: &KeySchedule, nonce: &[u8], aad: &[u8], body: &mut [u8], t
     portable::open(schedule, nonce, aad, body, tag)
 }
 
-/// Computes only the AES rounds for one record of 64 bytes with one block of associated data, for benchmarks.
-/// [`seal`] and [`open`] cannot be faster than this. Returns `None` without AES instructions.
+/// Computes only the AES rounds for one record of 64 bytes with one block of associated data, for benchmarks. [`seal`]
+/// and [`open`] cannot be faster than this function. Returns `None` without AES instructions.
 #[inline]
 pub fn bare_record(schedule: &KeySchedule, block: [u8; 16]) -> Option<[u8; 16]> {
     #[cfg(target_arch = "x86_64")]

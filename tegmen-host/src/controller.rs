@@ -1,5 +1,5 @@
-//! The client side of a group controller (RFC 9594). A member joins over DTLS, asks for the keys of an epoch that it
-//! missed, and leaves.
+//! Requests of a member to the controller of its group (RFC 9594). With these requests a member joins over DTLS, asks
+//! for the keys of an epoch that it missed, and leaves.
 
 use crate::cbor::Malformed;
 use crate::client::{ClientConfig, ClientError, Response, Session};

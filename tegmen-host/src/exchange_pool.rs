@@ -337,7 +337,7 @@ enum Which {
 }
 
 impl ExchangeStorage for ExchangePool {
-    /// Maximum number of replies in the pool. There is no such limit: the pool only limits the bytes of the replies.
+    /// The number of replies has no maximum: the pool limits only the bytes of the replies.
     const PLACES: usize = usize::MAX;
     type Peer = PoolPeer;
     type Key = PoolKey;

@@ -13,10 +13,10 @@
 //!
 //! All clients that observe the same resource share one observation at the origin (RFC 7641, section 5).
 //!
-//! A request with OSCORE for another target is forwarded without changes. Its response is not stored (RFC 8613, section
-//! 10), except for a deterministic request of a group ([`cache::is_cacheable`]). For each registration with OSCORE the
-//! proxy makes a separate observation at the origin, and only the client of the registration receives its notifications
-//! (`protected`).
+//! If OSCORE protects a request for another server, the proxy forwards the request without changes. The proxy does not
+//! store the response (RFC 8613, section 10), unless the request is a deterministic request of a group
+//! ([`cache::is_cacheable`]). For each registration with OSCORE the proxy makes a separate observation at the origin.
+//! Only the client that sent the registration receives the notifications of this observation (`protected`).
 //!
 //! With the feature `http`, HTTP clients can use the proxy, and the proxy can send requests to HTTP servers: see the
 //! module `http`.
@@ -353,7 +353,8 @@ impl Route<'_> {
     }
 }
 
-/// Writes the cache key of a request. Returns the length of the part that names the resource.
+/// Writes the cache key of a request. Returns the length in bytes of the first part of the key, which names the
+/// resource.
 fn write_key(key: &mut Vec<u8>, route: &Route<'_>, message: &MessageRef<'_>) -> usize {
     let Route { scheme, host, port, name, skipped, .. } = route;
     key.clear();

@@ -136,10 +136,10 @@ const LOST: usize = 4;
 /// Maximum length in bytes of the state of a session before it is encrypted in a ticket: cipher suite (2), master
 /// secret (48), start of the session (4), and the proof and the identity of the client.
 const STATE_MAX: usize = 2 + MASTER_LEN + 4 + 1 + 3 + crate::credentials::MAX_IDENTITY;
-/// Number of bytes of the digest of a pre-shared key in a ticket. The server compares these bytes to find out whether
-/// the key of the identity has changed.
+/// Number of bytes in a ticket that come from the digest of the client's pre-shared key. The server compares these
+/// bytes to find out whether the key of the identity has changed.
 const FINGERPRINT_LEN: usize = 3;
-/// Number of bytes of the digest of a raw public key in a ticket.
+/// Number of bytes in a ticket that come from the digest of the client's raw public key.
 const RAW_LEN: usize = 16;
 const NOBODY: u8 = 0;
 const RAW: u8 = 1;

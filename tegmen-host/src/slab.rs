@@ -29,10 +29,10 @@ const SMALL: usize = 4096;
 /// Number of handshakes that one search for a free place examines. The next search begins after the last handshake that
 /// this search examined.
 const LOOKED_AT: usize = 16;
-/// The age from which a handshake can lose its place in the table, if its client has not answered the server's first
-/// flight. A handshake loses its place only if all places for handshakes are taken. The place then goes to a handshake
-/// from another network prefix, if that prefix has fewer places. This age is longer than one second, which is the time
-/// after which a client repeats a lost flight.
+/// The age from which a handshake can lose its place in the table to a handshake from a network prefix that has fewer
+/// places. The handshake loses its place only if all places for handshakes are taken, and if its client has not
+/// answered the server's first flight. This age is longer than one second, which is the time after which a client
+/// repeats a lost flight.
 const SILENT: Duration = Duration::from_secs(2);
 /// The age from which a handshake can lose its place in the same way, if its client has answered, but has not proved
 /// its key yet.

@@ -8,8 +8,8 @@
 //! * a SQLite [`Database`] for many sessions or contexts: for the sessions of a server ([`Sessions`]), and for its
 //!   contexts.
 //!
-//! Each place is open in one process at a time, and detects if it was copied. A copy, a restored older version and a
-//! file that was cut short are refused, because they would repeat nonces.
+//! Each file or database is open in one process at a time. Tegmen detects and refuses a copy, a restored older version
+//! and a file that was cut short, because they would repeat nonces.
 
 mod session_file;
 mod sessions;

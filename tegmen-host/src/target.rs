@@ -137,7 +137,8 @@ impl VirtualHosts {
     }
 
     /// Reads the path of a request into `path`, replacing its content. The path has no leading slash. If the request
-    /// names a target, the path begins with `proxy`; otherwise this reads the path as [`request_uri::read`] does.
+    /// names a target, the path begins with `proxy`. If the request names none, this function reads the path as
+    /// [`request_uri::read`] does.
     ///
     /// # Errors
     /// [`InvalidUri`] if the path or the target is not valid.

@@ -77,9 +77,9 @@ impl TicketKey {
     }
 }
 
-/// The ticket keys of a server. The current key encrypts new tickets, and each of the keys decrypts tickets. If
-/// several servers share keys, each server receives a key as its next key before any server encrypts with it. So each
-/// server can decrypt the tickets of the other servers. [`Self::default`] has no key: it encrypts nothing and
+/// The ticket keys of a server. The current key encrypts new tickets, and each of the keys decrypts tickets. If several
+/// servers share keys, each server receives a new key as its next key before any server encrypts tickets with it. So
+/// each server can decrypt the tickets of the other servers. [`Self::default`] has no key: it encrypts nothing and
 /// decrypts nothing.
 #[derive(Debug, Default)]
 pub struct TicketKeys {

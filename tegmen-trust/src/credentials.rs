@@ -19,13 +19,14 @@
 //! allow = ["GET /blink"]
 //! ```
 //!
-//! The name can also be `sha256:`, followed by the digest of the certificate or key. The name `*` applies to all peers
-//! without their own entry. Without an entry `*`, such peers have all rights, but peers of delegated sessions have none.
+//! The name of a certificate or raw public key can also be `sha256:`, followed by the digest of the certificate or key.
+//! The entry with the name `*` applies to all peers without their own entry. If there is no entry `*`, these peers have
+//! all rights, except that peers of delegated sessions have none.
 //!
-//! Rights belong to a name together with its proof: an entry does not apply to a peer that proved the same name in
-//! another way. There is one exception, which only removes rights. An OSCORE context has at most the rights of the
-//! pre-shared key of the same name. A certificate or raw public key has the rights of the pre-shared key of the same
-//! name if the file contains neither an entry for this certificate or key nor an entry `*`.
+//! Rights belong to a name and a kind of proof: an entry does not apply to a peer that proved the same name in another
+//! way. There is one exception, which only removes rights. An OSCORE context has at most the rights of the pre-shared
+//! key of the same name. A certificate or raw public key has the rights of the pre-shared key of the same name if the
+//! file contains neither an entry for this certificate or key nor an entry `*`.
 
 mod file;
 mod key_store;
@@ -119,7 +120,7 @@ struct Shared {
     anonymous: Vec<Rule>,
     /// True if the operator was warned of a peer without a certificate or key, which has no rights.
     told_of_anonymous: bool,
-    /// Number of times that the table was replaced.
+    /// Number of times that the identities, keys and rights in `table` were replaced.
     version: u64,
     file: Option<(PathBuf, Reading<Stamp>)>,
 }

@@ -165,13 +165,14 @@ impl PublicKeys {
         self.verifier.as_ref()?.recall(kind, digest, SystemTime::now())
     }
 
-    /// Signs a digest with the key of this end at the index `credential`. Returns `None` if there is no such key, or if
-    /// the holder of the key cannot sign.
+    /// Signs a digest with a key of this end. `credential` is the index of the key, in the order in which the keys were
+    /// added. Returns `None` if there is no such key, or if the holder of the key cannot sign.
     pub fn sign(&self, credential: u8, digest: &[u8; DIGEST_LEN]) -> Option<Vec<u8>> {
         self.own.get(usize::from(credential))?.signer.sign_digest(digest).ok()
     }
 
-    /// Returns the private key of this end at the index `credential`; `None` if there is no such key.
+    /// Returns a private key of this end; `None` if there is no such key. `credential` is the index of the key, in the
+    /// order in which the keys were added.
     pub fn key(&self, credential: u8) -> Option<Arc<dyn Signer>> {
         Some(self.own.get(usize::from(credential))?.signer.clone())
     }

@@ -86,8 +86,8 @@ pub struct Verified<'c> {
     pub digest: Digest,
     /// The last moment at which the peer's certificate is valid, or `None` for a raw public key.
     pub not_after: Option<SystemTime>,
-    /// The last moment at which this verdict is valid. Until then no certificate of the path expires, and no CRL
-    /// reaches its nextUpdate. `None` if the verdict has no end.
+    /// The last moment at which this acceptance of the peer is valid. Until then no certificate of the path expires,
+    /// and no CRL reaches its nextUpdate. `None` if the acceptance has no end.
     pub until: Option<SystemTime>,
 }
 

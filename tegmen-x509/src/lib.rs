@@ -42,8 +42,8 @@ use tegmen::crypto::{Crypto, DIGEST_LEN, MAX_SIGNATURE, SignatureScheme, digest 
 use tegmen::dtls::{AlertDescription, certificates};
 
 /// Maximum number of certificates in a path: the certificate of the end entity, and the certificates of two CAs below
-/// the anchor. So for one list, at most two signatures are verified with keys of the list, and at most three signatures
-/// with the key of each anchor.
+/// the anchor. So for one list, the verification checks at most two signatures with keys of the list, and for each
+/// anchor at most three signatures with the key of the anchor.
 pub const MAX_CERTIFICATES: u8 = 3;
 
 /// A SubjectPublicKeyInfo with a key on secp256r1, in DER.
@@ -368,8 +368,8 @@ impl<'r> Path<'r> {
 }
 
 impl Walked {
-    /// Returns the public key of the issuer from its certificate `der`. Checks that this CA may issue the last
-    /// certificate (RFC 5280, section 6.1.4).
+    /// Returns the public key of the issuer from its certificate `der`. Checks that this CA may issue the certificate
+    /// that was added before `der` (RFC 5280, section 6.1.4).
     #[inline(never)]
     fn key_of_issuer<'c, C: Crypto>(&self, der: &'c [u8]) -> Result<&'c PublicKey, Refusal> {
         if self.count >= MAX_CERTIFICATES {

@@ -16,7 +16,7 @@ const RECORD_MAX: usize = HEADER + REPLY_MAX;
 /// The position of a record: its segment, and its offset in the segment as a multiple of [`UNIT`].
 pub(super) type Position = u32;
 
-/// The fixed part of a record.
+/// The header of a record, which precedes the reply and has a fixed length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
     /// The number of the peer, which is never zero.

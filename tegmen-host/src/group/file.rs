@@ -33,7 +33,8 @@ pub struct MemberSettings {
     /// the address of the member. Any other member uses the interface that the system selects by its routes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// The rights that all members have at this member, as in a credentials file; `None` allows everything.
+    /// The rules for the requests that this member accepts from the members of the group, as in a credentials file;
+    /// `None` allows everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
 }

@@ -39,21 +39,21 @@ const NODES: usize = 24;
 const SENDERS: usize = 256;
 /// Maximum number of members whose responses this member can check for replays.
 const LISTENERS: usize = 1024;
-/// Number of sequence numbers that a member reserves at once (a lease). The member uses these numbers only after the
-/// end of the lease is on disk.
+/// Number of sequence numbers that a member reserves at once (a lease). Before the member uses the first of these
+/// numbers, the number after the last of them is on disk.
 const LEASE: u64 = 256;
-/// Number of consecutive records that the member could not open. After this number the member asks its controller for
-/// the current keys. Only records of the current epoch count.
+/// Number of consecutive records of the current epoch that the member cannot open before it asks its controller for the
+/// current keys.
 const NOT_OPENED: u32 = 16;
 
-/// The multicast address of all CoAP nodes (RFC 7252, section 12.8). Before the address of the group is known, a
-/// network interface is checked with this address.
+/// The multicast address of all CoAP nodes (RFC 7252, section 12.8). Before a device joins a group, it does not know
+/// the address of the group. It then uses this address to check that the network interface exists.
 const ANY_GROUP: &str = "224.0.1.187";
 const NUMBERS: &str = "numbers.toml";
 const LOCK: &str = "lock";
 
-/// A table with one entry, for the group of a membership. The table is empty while the member must not use its keys,
-/// for example after its eviction.
+/// A table with space for one group, the group of the membership. The table is empty while the member must not use its
+/// keys, for example after its eviction.
 pub(super) type OneGroup = GroupArray<1, SENDERS, LISTENERS, KEY_LEN, Signing>;
 
 /// A function that takes the events of a membership, with the name of its group. The membership holds its lock during
@@ -173,10 +173,10 @@ impl Membership {
         if dir.join(MEMBER).exists() { lock(dir).map(drop) } else { Ok(()) }
     }
 
-    /// Opens a membership in a directory. After an orderly end the member continues at its next sequence number. After
-    /// any other end the member skips all sequence numbers that it had reserved on disk (its last lease). After each
-    /// start the member no longer knows which requests of other members it has received. So each other member has to
-    /// prove that its requests are new.
+    /// Opens a membership in a directory. If the previous process ended in order, it stored the next sequence number,
+    /// and the member continues at this number. After a crash or a power cut, the member skips all sequence numbers
+    /// that it had reserved on disk (its last lease). After each start the member no longer knows which requests of
+    /// other members it has received. So each other member has to prove that its requests are new.
     ///
     /// # Errors
     /// [`MembershipError::File`], also if the directory has no membership. [`MembershipError::Exposed`] or
@@ -434,7 +434,7 @@ impl Membership {
     }
 
     /// Returns a filter for the public keys that the member has to ask its controller for. Returns `None` if the member
-    /// has the public keys of its epoch, or if its group has no signatures.
+    /// has the public keys of its current epoch, or if its group has no signatures.
     pub(crate) fn missing_creds(&self) -> Option<CredsFilter> {
         let state = self.lock();
         if state.keys.signature.is_none() || state.creds_of >= state.keys.epoch {
@@ -524,8 +524,9 @@ impl State {
         }
     }
 
-    /// Makes a [`Member`] with the keys of this membership, and puts it into the table `groups`. The member's numbers
-    /// begin at 0 if the epoch was never used, and otherwise after the numbers that are on disk.
+    /// Makes a [`Member`] with the keys of this membership, and puts it into the table `groups`. If the epoch was never
+    /// used, the sequence numbers of the member begin at 0. If the epoch was used, they begin after the numbers that
+    /// were reserved on disk.
     fn begin(&mut self) -> Result<(), MembershipError> {
         let refused = |why| of_group(&self.file.settings.group, why);
         let mut crypto = HostCrypto::from_os().map_err(file_error(&self.dir))?;
@@ -614,8 +615,8 @@ impl State {
         }
     }
 
-    /// Writes the next free sequence numbers to disk at an orderly end, so that the member does not skip the reserved,
-    /// unused numbers at its next start.
+    /// Closes the membership: writes the next free sequence numbers to disk. So at its next start the member does not
+    /// skip the numbers that it had reserved and not used.
     fn close(&mut self) {
         if std::mem::replace(&mut self.is_closed, true) {
             return;

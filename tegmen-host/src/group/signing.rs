@@ -1,6 +1,6 @@
 //! Signs and verifies the records of a membership, with the private key of the member and the public keys of the other
-//! members. The signature of a response also covers the number of its request, so [`Signing`] stores the numbers of the
-//! newest requests.
+//! members. The signature of a response also covers the record number of the request that it answers. So [`Signing`]
+//! stores the record numbers of the newest requests.
 
 use super::groupcomm::{Cred, GroupKeys};
 use crate::x509::signer::{Signer as _, SoftwareKey};
@@ -23,7 +23,7 @@ struct InUse {
     key: Arc<SoftwareKey>,
     senders: HashMap<u8, Vec<u8>>,
     listeners: HashMap<[u8; 16], Vec<u8>>,
-    /// The numbers of the newest requests, with the token of each request.
+    /// The record numbers of the newest requests, with the token of each request.
     requests: VecDeque<(GroupNumber, Vec<u8>)>,
     /// True if the key of a member was looked up since the last call of [`Signing::was_asked`].
     was_asked: bool,

@@ -13,7 +13,8 @@ pub enum ImageReport {
     Complete(Digest),
     /// Label 2: the member lacks these units, and possibly units after them that did not fit in the report. An empty
     /// list means that the member has all units, and is now verifying the image. The encoding is an array of counts of
-    /// units: the member has the first count of units, lacks the next, has the next, and so on.
+    /// units, which alternate: the number of units that the member has, the number of the following units that it
+    /// lacks, the number of the following units that it has, and so on.
     Lacks(Vec<Range<u32>>),
     /// Label 3: the member is receiving another image. The value is the first bytes of the digest of that other image.
     Busy([u8; 8]),
@@ -25,7 +26,8 @@ const COMPLETE: i64 = 1;
 const LACKS: i64 = 2;
 const BUSY: i64 = 3;
 const TOO_LARGE: i64 = 4;
-/// Bytes of the map without its numbers: the head of the map, the label, and the head of the array.
+/// Number of bytes of the encoded map without the counts of units: the head of the map, the label, and the head of the
+/// array.
 const HEAD: usize = 1 + 1 + 3;
 
 impl ImageReport {

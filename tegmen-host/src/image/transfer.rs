@@ -137,7 +137,8 @@ impl<'i> ImageTransfer<'i> {
         if self.idle < MAX_IDLE { Advance::Again } else { Advance::GivenUp }
     }
 
-    /// Returns the blocks that at least one member lacks in its last report, each with its bytes, in their order.
+    /// Returns each block that at least one member lacks in its last report, and the bytes of the block. The blocks are
+    /// in the order of the image.
     pub fn blocks(&self) -> impl Iterator<Item = (Block, &'i [u8])> + use<'i> {
         let mut lacking = Units::none(self.id.units());
         for report in self.members.values() {

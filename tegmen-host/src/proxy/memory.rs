@@ -57,8 +57,8 @@ struct Place {
     owner: Owner,
     response: Box<[u8]>,
     until: Instant,
-    /// Each stored response is in three chains (see [`Kind`]). For each chain, the neighbours of this response in the
-    /// chain.
+    /// The neighbours of this stored response in the three chains that it belongs to. Each [`Kind`] of chain has one
+    /// element.
     links: [Links; 3],
 }
 

@@ -39,13 +39,13 @@ pub(super) struct Job {
 pub(super) enum Purpose {
     /// The response is for all clients that wait for it, and for the cache.
     Fetch { id: u64, key: Arc<[u8]>, resource: usize, owner: Owner },
-    /// The response is the first one of an observation at the origin, for all clients that wait for it. The
+    /// The response is the first response of an observation at the origin, for all clients that wait for it. The
     /// notifications that follow are for the cache, and for the observers of a path.
     Watch { key: Arc<[u8]>, resource: usize, owner: Owner, observers: (String, Notifier) },
     /// The response is only for one client. The request may make stored responses for the resource invalid. `prefix` is
     /// the path of the origin at the proxy.
     Pass { responder: Responder, resource: Vec<u8>, prefix: String },
-    /// The response is the first one of an observation whose registration OSCORE protects.
+    /// The response is the first response of an observation whose registration OSCORE protects.
     Relay(Relay),
 }
 

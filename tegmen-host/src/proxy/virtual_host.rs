@@ -56,7 +56,7 @@ impl VirtualHost {
         Some(Route { scheme: TargetScheme::Coap(*scheme), host, port: *port, name, skipped: 0, prefix: "" })
     }
 
-    /// Returns the virtual hosts of a server. If `hosts` is empty, each name is a name of the server itself.
+    /// Returns the virtual hosts of a server. If `hosts` is empty, every Uri-Host is a name of the server itself.
     pub(super) fn all(hosts: &[Self]) -> VirtualHosts {
         let own = hosts.iter().filter(|host| host.origin.is_none()).map(|host| host.name.clone());
         match hosts.is_empty() {

@@ -39,9 +39,9 @@ impl SessionFile {
     }
 
     /// Returns the stored session and the end of its lease, if the peer of the session is `with`. The session may use
-    /// only record numbers below this end, which is already on disk. A second call returns `None`. After an orderly end
-    /// the session continues at its next number. After any other end the session skips all numbers of its last lease,
-    /// and its replay window is lost.
+    /// only record numbers below this end, which is already on disk. A second call returns `None`. If the previous
+    /// process ended in order ([`Self::park`]), the session continues at its next number. After a crash or a power cut,
+    /// the session skips all numbers of its last lease, and its replay window is lost.
     ///
     /// # Errors
     /// [`StateError::File`] if the end of the lease cannot be written. No session is then returned.
@@ -74,7 +74,8 @@ impl SessionFile {
         self.go_to(end, None)
     }
 
-    /// Stores the next number and the replay window of the session at an orderly end, after its last record.
+    /// Stores the next number and the replay window of the session before the process ends in order. Call this after
+    /// the last record of the session.
     ///
     /// # Errors
     /// [`StateError::File`].

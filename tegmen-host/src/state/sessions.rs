@@ -4,8 +4,9 @@
 //! (the lease of the session). The database contains the end of the lease: the session may use only record numbers
 //! below this end. At the start of the server, stored sessions wait in memory until a peer sends a record. The server
 //! finds such a session by the path or the connection id of the record. At its start the server has already reserved
-//! new numbers for each session, so restoring a session costs no write. After an orderly end a session continues at its
-//! next number. After any other end it continues after its lease, and its replay window is lost.
+//! new numbers for each session, so restoring a session costs no write. If the server ended in order, it stored the
+//! next number and the replay window of each session, and the session continues there. After a crash or a power cut, a
+//! session continues after its lease, and its replay window is lost.
 
 use crate::digest::{Digest, sha256};
 use crate::hex::{from_hex, to_hex};
@@ -203,7 +204,7 @@ impl Sessions {
         self.database.change(Change::Remove(name.text()), None);
     }
 
-    /// Stores the next number and the replay window of a session at an orderly end of the server. Call this after the
+    /// Stores the next number and the replay window of a session before the server ends in order. Call this after the
     /// session has sent and received its last record.
     pub fn park(&self, name: SessionName, session: &Session) {
         let (next, window) = session.position();

@@ -222,7 +222,8 @@ const DIGEST: &str = "sha256:";
 /// The name of the entry that applies to all peers without their own entry.
 const OTHERS: &str = "*";
 
-/// Returns the name of a certificate whose subject cannot be used as a name.
+/// Returns `sha256:` and the digest in hexadecimal digits: the name of a certificate whose subject cannot be used as a
+/// name.
 pub(crate) fn digest_name(digest: &Digest) -> String {
     format!("{DIGEST}{}", to_hex(digest))
 }

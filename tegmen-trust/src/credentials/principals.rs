@@ -89,7 +89,7 @@ struct Numbered {
 }
 
 /// Peers and their numbers. A peer keeps its number until the peer is removed, also after changes of the credentials
-/// file. A number is reused only after all other numbers were given.
+/// file. A number is reused only after all other numbers were given to peers.
 #[derive(Default)]
 pub(super) struct Principals {
     numbers: HashMap<Who, u32>,
@@ -160,8 +160,8 @@ impl Principals {
         self.get(principal).is_some_and(|who| who.proof.is_of_sessions())
     }
 
-    /// Begins a session of a peer. Returns `None` if no peer has the number, or if the number is not removed after the
-    /// last session of its peer.
+    /// Begins a session of a peer. Returns `None` if no peer has the number, or if the number of the peer does not
+    /// depend on sessions.
     pub(super) fn hold(&mut self, principal: Principal, shared: &Arc<RwLock<Shared>>) -> Option<Held> {
         self.set_handshake(principal.0, None);
         let numbered = self.all.get_mut(&principal.0).filter(|numbered| numbered.who.proof.is_of_sessions())?;

@@ -81,8 +81,8 @@ fn template() -> Result<Public, Error> {
         .build()
 }
 
-/// Runs a command in a session whose key is encrypted to the storage root. The secret is the first parameter of the
-/// command or of the response, and the session encrypts these two parameters.
+/// Runs a command in a session whose key is encrypted to the storage root. The session encrypts the first parameter of
+/// the command and the first parameter of the response. One of these two parameters is the secret.
 fn encrypted<T>(
     context: &mut Context,
     root: KeyHandle,
