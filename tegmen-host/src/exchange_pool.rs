@@ -8,8 +8,8 @@
 //! * The first ring has the replies to requests that must not be executed twice. These replies are removed only when
 //!   they expire.
 //! * The second ring has replies that may be lost, because their requests may be executed again.
-//! * The third ring is small. It also has replies that may be lost, but only for peers that make many requests. So
-//!   these replies do not displace the replies to other peers.
+//! * The third ring is small. Like the second ring, it has replies that may be lost, but only replies to peers that make
+//!   many requests. So these replies do not displace the replies to other peers.
 //!
 //! If the first ring needs a segment and no segment is free, it takes a segment of the second or the third ring.
 

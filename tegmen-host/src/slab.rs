@@ -34,8 +34,8 @@ const LOOKED_AT: usize = 16;
 /// answered the server's first flight. This age is longer than one second, which is the time after which a client
 /// repeats a lost flight.
 const SILENT: Duration = Duration::from_secs(2);
-/// The age from which a handshake can lose its place in the same way, if its client has answered, but has not proved
-/// its key yet.
+/// The age that applies in place of [`SILENT`] to a handshake whose client has answered the server's first flight, and
+/// has not proved its key yet.
 const UNPROVED: Duration = Duration::from_secs(8);
 /// A handshake that is older than [`SILENT`] or [`UNPROVED`] times this factor can lose its place to any other
 /// handshake.

@@ -120,7 +120,7 @@ impl Socket {
         open().map_err(|source| BindError::new(address, source))
     }
 
-    /// Binds a socket to `address`, which no other socket may have yet; port 0 takes any free port. Afterwards
+    /// Binds a socket to `address`, to which no other socket may be bound yet; port 0 takes any free port. Afterwards
     /// [`Self::bind`] with `shared` can bind other sockets of the same operating-system user to the same port.
     ///
     /// [`Self::bind`] with port 0 and `shared` is not enough for the first socket: the system may choose a port that

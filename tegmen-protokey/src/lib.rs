@@ -6,11 +6,11 @@
 //! sends the identity in the handshake. The subscriber requests the key of this identity from the access control
 //! server. If the subscriber knows the key, the publisher knows that the access control server trusts the subscriber.
 //!
-//! In the paper the key depends only on the session identity. So a subscriber that has the key of a session can pretend
-//! to be the publisher, if it sends the same identity to another subscriber. By default, this crate also derives the
-//! key from the name of the subscriber, so that other subscribers do not accept it. [`Mode::Paper`] derives the key as
-//! in the paper, for publishers that cannot be changed. Other subscribers are then protected only if the access control
-//! server accepts each session identity once.
+//! In the paper the key depends only on the session identity. So a subscriber that has the key of a session can send
+//! the identity of this session to another subscriber, and pretend to be the publisher. By default, this crate also
+//! derives the key from the name of the subscriber, so the other subscriber gets another key for this identity.
+//! [`Mode::Paper`] derives the key as in the paper, for publishers that cannot be changed. Other subscribers are then
+//! protected only if the access control server accepts each session identity once.
 //!
 //! Publishers on motes and the server use this crate. The crate needs neither an operating system nor a heap.
 
@@ -201,7 +201,7 @@ pub struct Publisher<'a> {
     pub protokey: &'a Protokey,
     /// The mode of derivation.
     pub mode: Mode,
-    /// The name of the subscriber, as the access control server authenticates it.
+    /// The name of the subscriber. The subscriber proves this name to the access control server.
     pub subscriber: &'a str,
 }
 

@@ -184,7 +184,7 @@ impl Credentials {
     }
 
     /// Replaces the identities, keys and rights by the content of a file. After an error the previous content stays
-    /// in force. A peer keeps its session if the file gives it the same key.
+    /// in force. A peer keeps its session if the new content has the same key for this peer.
     ///
     /// # Errors
     /// [`CredentialsError`].

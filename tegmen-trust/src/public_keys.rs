@@ -51,8 +51,8 @@ impl PublicKeys {
         }
     }
 
-    /// Sets a chain of certificates in DER with which the endpoint proves itself. Its own certificate comes first,
-    /// and `signer` has the key of this certificate.
+    /// Adds a chain of certificates in DER with which the endpoint proves itself. The certificate of the endpoint comes
+    /// first, and `signer` has the key of this certificate.
     ///
     /// # Errors
     /// [`NotOurs`] if `signer` has another key.
@@ -72,7 +72,7 @@ impl PublicKeys {
         Ok(self)
     }
 
-    /// Sets a raw public key with which the endpoint proves itself (RFC 7250).
+    /// Adds a raw public key with which the endpoint proves itself (RFC 7250).
     pub fn with_raw_key(mut self, signer: Arc<dyn Signer>) -> Self {
         let content = signer.public_key().to_vec();
         self.own.push(Own { certificate_type: CertificateType::RAW_PUBLIC_KEY, content, expires: None, signer });

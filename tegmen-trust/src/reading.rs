@@ -3,8 +3,8 @@
 use std::fs::Metadata;
 use std::path::Path;
 
-/// Identifies a file and its state. Contains the time of its last modification, the time of its last change (which
-/// includes owner, mode and name), its length and its inode.
+/// Identifies a file and its state: the time at which the content of the file last changed, the time at which the
+/// content, the owner, the mode or the name last changed, the length of the file, and its inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stamp {
     modified: (i64, i64),

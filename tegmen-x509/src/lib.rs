@@ -18,8 +18,8 @@
 //! A host has a verifier that accepts more certificates (`tegmen_host::x509`). A host trusts every certificate that
 //! this module trusts, if the anchor's own certificate is valid. There are two exceptions:
 //!
-//! * If a CA issued a certificate for a new key of its own, hosts count that certificate in the pathLenConstraint of
-//!   the CAs above, and this module does not.
+//! * If a CA issued a certificate for its own new key (a self-issued certificate), hosts count this certificate for the
+//!   pathLenConstraint of the CAs above it. This module does not count it.
 //! * This module reads a UTCTime before 1970 as the beginning of 1970, and hosts refuse a certificate with such a time.
 
 #![no_std]
@@ -98,8 +98,8 @@ pub struct UnixTime(pub u64);
 /// The requirements for the path of a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'r> {
-    /// The anchors at which paths may end. A signature is checked with each anchor whose name matches, so the number
-    /// of anchors limits the cost.
+    /// The anchors at which paths may end. A signature is checked with the key of each anchor that has the name of the
+    /// issuer, so the number of such anchors limits the cost of a check.
     pub anchors: &'r [Anchor<'r>],
     /// The purpose for which the end entity's certificate must be valid.
     pub purpose: KeyPurpose,

@@ -60,7 +60,8 @@ pub(super) type OneGroup = GroupArray<1, SENDERS, LISTENERS, KEY_LEN, Signing>;
 /// the call, so the function must return quickly, and must not use the membership.
 pub type MembershipSink = Arc<dyn Fn(&str, MembershipEvent) + Send + Sync>;
 
-/// A member of a group. Clones refer to the same membership. Only one process at a time can have the directory open.
+/// A member of a group. Clones refer to the same membership. Only one process at a time can have the directory of the
+/// membership open.
 ///
 /// A [`Server`](crate::server::Server) answers requests to the group as this member, and
 /// [`ask_members`](crate::client::ask_members) sends requests as this member.
@@ -100,8 +101,8 @@ pub(super) struct State {
     /// none since the process started.
     creds_of: u16,
     /// The last message of the controller that the member could not open because an earlier message was missing. A
-    /// message to this member alone and a message to the group can arrive in the wrong order, so the member tries this
-    /// message again.
+    /// message to this member alone and a message to the group can arrive in the wrong order. So when the member has
+    /// opened the next message, it tries the held message again.
     held: Option<Vec<u8>>,
     events: Option<MembershipSink>,
     is_closed: bool,

@@ -44,7 +44,7 @@ pub enum Advance {
     /// Send [`ImageTransfer::blocks`], and request the reports again. If no member lacks a block now, only request the
     /// reports again.
     Again,
-    /// All members that answered have the image, and no expected member is missing.
+    /// All members that answered have the image, and no member that was expected to answer is missing.
     Done,
     /// The last requests brought no progress, or all members without the image refuse it.
     GivenUp,

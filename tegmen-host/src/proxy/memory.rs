@@ -37,8 +37,8 @@ pub(super) struct Bounds {
     pub(super) each: usize,
 }
 
-/// Stored responses. If there is no space, the response that was not used for the longest time is removed. If the share
-/// of one client is full, the oldest response that this client caused is removed.
+/// Stored responses. If there is no space, the response that was not used for the longest time is removed. If the
+/// responses that one client caused reach the limit of one client, the oldest of these responses is removed.
 pub(super) struct Memory {
     bounds: Bounds,
     bytes: usize,

@@ -13,7 +13,8 @@ use tegmen::secret::Secret;
 /// The devices of a server.
 pub(super) struct Devices {
     pub(super) delegate: Arc<dyn Delegate>,
-    /// The credentials of the server, with which the server registers the peers of these sessions as principals.
+    /// The credentials of the server, with which the server registers the peers of sessions in the name of devices as
+    /// principals.
     pub(super) credentials: Credentials,
     pub(super) counts: Counts,
 }

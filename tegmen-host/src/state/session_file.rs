@@ -56,7 +56,8 @@ impl SessionFile {
     }
 
     /// Stores a session. After a power cut the session continues at the next number ([`Session::next`]) of `session`.
-    /// So this number must be the end of its lease: the first record number that is not reserved for the session.
+    /// So this number must be the end of the lease of the session: the first record number that is not reserved for the
+    /// session.
     ///
     /// # Errors
     /// [`StateError::File`].

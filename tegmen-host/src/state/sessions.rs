@@ -176,8 +176,8 @@ impl Sessions {
     }
 
     /// Stores a session under a new name. After a power cut the session continues at the next number
-    /// ([`Session::next`]) of `session`. So this number must be the end of its lease: the first record number that is
-    /// not reserved for the session.
+    /// ([`Session::next`]) of `session`. So this number must be the end of the lease of the session: the first record
+    /// number that is not reserved for the session.
     pub fn keep<C: Crypto>(&self, crypto: &mut C, session: &Session, with: &With) -> SessionName {
         let name = SessionName(self.next_name.fetch_add(1, Ordering::Relaxed));
         self.keep_as(name, crypto, session, with);
