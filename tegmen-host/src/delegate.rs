@@ -33,7 +33,8 @@ pub trait Delegate: Send + Sync {
     /// client proved; `None` if it proved no name.
     ///
     /// The server also calls this method to renew a ticket, if [`Self::open`] asked for it. The field `since` of
-    /// `session` is then not `None`, and the principal of `session` is the principal that `open` returned.
+    /// `session`, the time at which the client proved its key, is then not `None`. The principal of `session` is then
+    /// the principal that `open` returned.
     fn seal(
         &self,
         device: u32,

@@ -1,6 +1,6 @@
 //! The state of the CoAP message layer (RFC 7252, section 4) for all peers of one shard (a task of a server with its
-//! own sockets). One pool of bytes contains the replies, which are sent again to repeated messages, and the messages
-//! that wait for an acknowledgement.
+//! own sockets). One pool of bytes contains two kinds of messages: the replies, which this end sends again if a peer
+//! repeats its message, and the messages that wait for an acknowledgement.
 //!
 //! The memory for replies consists of segments of equal size. Each reply is in one of three rings of segments. A ring
 //! is in the order of time, so that its oldest reply is always removed first.
@@ -8,8 +8,8 @@
 //! * The first ring has the replies to requests that must not be executed twice. These replies are removed only when
 //!   they expire.
 //! * The second ring has replies that may be lost, because their requests may be executed again.
-//! * The third ring is small. Like the second ring, it has replies that may be lost, but only replies to peers that make
-//!   many requests. So these replies do not displace the replies to other peers.
+//! * The third ring is small. Like the second ring, it has replies that may be lost, but only replies to peers that
+//!   make many requests. So these replies do not displace the replies to other peers.
 //!
 //! If the first ring needs a segment and no segment is free, it takes a segment of the second or the third ring.
 
@@ -83,8 +83,8 @@ pub struct PoolPeer {
     owner: u32,
     /// The index of the first exchange that this end began with the peer, or [`NONE`].
     sent: u32,
-    /// This end has answered messages of the peer. This field is the hash of the message that was answered last, and
-    /// `last_message_id` is the Message ID of the same message.
+    /// The hash of the message of the peer that this end answered last. `last_message_id` is the Message ID of the same
+    /// message.
     last_print: u32,
     last_message_id: u16,
     /// The number of requests of the peer since the time `second`. This time is in ticks.

@@ -115,8 +115,8 @@ struct HandshakeSlot {
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
     /// Maximum number of peers that are not in a handshake. At the maximum, the table examines a sample of the
-    /// sessions. It finds the principal that has the most sessions in the sample, and removes the session of this
-    /// principal that was idle longest. An unauthenticated peer never displaces an authenticated peer.
+    /// sessions. It finds the principal that has the most sessions in the sample, and removes the longest idle session
+    /// of this principal. An unauthenticated peer never displaces an authenticated peer.
     pub peers: usize,
     /// Maximum number of handshakes at the same time, in addition to the peers. Each handshake takes about 8 KiB. If
     /// all places are taken, further ClientHellos get no answer until a place is free, and clients repeat them.

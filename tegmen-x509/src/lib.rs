@@ -264,7 +264,7 @@ enum Found {
     Anchor,
 }
 
-/// The data of a certificate that are needed to verify its signature when the certificate of its issuer arrives.
+/// The data of a certificate from which its signature is verified when the certificate of its issuer arrives.
 #[derive(Debug)]
 struct Signed {
     /// SHA-256 of the issuer's Name.
@@ -335,8 +335,8 @@ impl<'r> Path<'r> {
         }
     }
 
-    /// Stores the data of a certificate that are needed to check the next certificate. Returns the issuer's Name, which
-    /// is the subject of the next certificate or the name of an anchor.
+    /// Checks a certificate, and stores the data for the check of the next certificate. Returns the issuer's Name,
+    /// which is the subject of the next certificate or the name of an anchor.
     #[inline(never)]
     fn keep<'c, C: Crypto>(&mut self, der: &'c [u8]) -> Result<&'c [u8], Refusal> {
         let certificate = Certificate::parse(der)?;

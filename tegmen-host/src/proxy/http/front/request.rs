@@ -139,7 +139,7 @@ fn tag(item: &str) -> Option<Vec<u8>> {
     from_hex(digits).filter(|tag| (1..=8).contains(&tag.len()))
 }
 
-/// Returns the values of a header that are valid text.
+/// Returns the values of a header. Leaves out each value that is not valid text.
 fn texts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok())
 }
