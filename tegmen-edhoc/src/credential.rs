@@ -10,8 +10,8 @@ pub const MAX_CREDENTIAL: usize = 128;
 /// Maximum number of bytes of a `kid`.
 const MAX_KID: usize = 16;
 
-/// A public key on P-256 with its name, as a CWT Claims Set (CCS). Both peers must have identical bytes of the
-/// credential.
+/// A CWT Claims Set (CCS) with a public key on P-256, and optionally with the name of the owner of this key. Both peers
+/// must have identical bytes of the credential.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Credential(pub(crate) lakers::Credential);
 

@@ -51,8 +51,8 @@ impl Failure {
         Ok(writer.finish())
     }
 
-    /// Returns the text for the other peer. All failures that depend on keys have the same text, so that it reveals
-    /// nothing about keys.
+    /// Returns the text for the other peer. All failures that depend on keys have the same text, so that the text
+    /// reveals nothing about keys.
     const fn text(self) -> &'static str {
         match self {
             Self::Method => "method 3 only",

@@ -51,7 +51,8 @@ pub trait Delegate: Send + Sync {
     /// Returns the session with this session id; `None` if the client is not allowed to resume it.
     fn find(&self, device: u32, id: &[u8]) -> Option<Delegated>;
 
-    /// Stores a session under a session id of 32 bytes, for a client without support for tickets, after its handshake.
+    /// Stores a session under a session id of 32 bytes. The server calls this method after the handshake of a client
+    /// that does not support tickets.
     /// `peer` is the name that the client proved; `None` if it proved no name.
     fn remember(&self, device: u32, peer: Option<Proved<'_>>, id: &[u8], session: &SessionState);
 }

@@ -83,7 +83,7 @@ pub struct PoolPeer {
     owner: u32,
     /// The index of the first exchange that this end began with the peer, or [`NONE`].
     sent: u32,
-    /// The hash of the message of the peer that this end answered last. `last_message_id` is the Message ID of the same
+    /// The hash of the peer's message that this end answered last. `last_message_id` is the Message ID of the same
     /// message.
     last_print: u32,
     last_message_id: u16,

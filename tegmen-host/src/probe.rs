@@ -76,8 +76,8 @@ pub struct Choice {
     pub extended_master_secret: bool,
     /// True if the server has the protection against the renegotiation attack (RFC 5746).
     pub renegotiation_info: bool,
-    /// Maximum length in bytes of the content of a record that the server accepts (RFC 8449); `None` if the server sent
-    /// no such limit.
+    /// Maximum length in bytes that the server accepts for the content of a record (RFC 8449); `None` if the server
+    /// sent no such limit.
     pub record_size_limit: Option<u16>,
     /// Maximum length in bytes of the content of a record in both directions (RFC 6066, section 4); `None` if the
     /// server chose none.

@@ -51,7 +51,8 @@ const BLOCK: usize = 256;
 // In lines of the cache: what a search by address compares is the first.
 #[repr(align(64))]
 struct Entry<A> {
-    /// The peer of the entry. While the entry is free, this peer is vacant, and `next_free` is valid.
+    /// The peer of the entry. While the entry is free, the phase of this peer is [`Phase::Vacant`], and `next_free` is
+    /// the index of the next free entry.
     peer: Peer,
     /// The generation of the entry. It rises by two each time a peer is removed from the entry: see [`PeerId::new`].
     generation: u32,

@@ -107,7 +107,7 @@ pub enum Mode {
     /// The key is also derived from the name of the subscriber, so that it is useless to other subscribers.
     #[default]
     Bound,
-    /// The key is not derived from the name of the subscriber, as in the paper. See the [module](self).
+    /// As in the paper, the key does not depend on the name of the subscriber. See the [module](self).
     Paper,
 }
 

@@ -394,7 +394,8 @@ impl Credentials {
         })
     }
 
-    /// Returns the digest of the key of the file that a peer proved, or `None` if the peer proved something else.
+    /// If a peer proved a key of the credentials file, returns the digest of this key. Returns `None` if the peer
+    /// proved something else.
     pub fn fingerprint(&self, principal: Principal) -> Option<Digest> {
         self.read(|shared| match shared.principals.get(principal)?.proof {
             Proof::Psk(fingerprint) => Some(fingerprint),

@@ -182,8 +182,8 @@ impl From<der::Malformed> for Refusal {
 }
 
 impl Rules<'_> {
-    /// Verifies a certificate_list, in which a length of three bytes precedes each certificate. Ignores the
-    /// certificates that follow the certificate that an anchor signed, such as the certificate of the anchor.
+    /// Verifies a certificate_list, in which a length of three bytes precedes each certificate. When an anchor signed a
+    /// certificate, ignores all certificates after it, such as the certificate of the anchor.
     ///
     /// # Errors
     /// [`Refusal`] has the reason.
@@ -309,8 +309,8 @@ impl<'r> Path<'r> {
     }
 
     /// Takes the next certificate of a list, in DER. The first certificate begins a new path. With the last
-    /// certificate, returns the end entity if the path is trusted. Ignores the certificates that follow the certificate
-    /// that an anchor signed, such as the certificate of the anchor.
+    /// certificate, returns the end entity if the path is trusted. When an anchor signed a certificate, ignores all
+    /// certificates after it, such as the certificate of the anchor.
     ///
     /// # Errors
     /// [`Refusal`] has the reason. The list is then refused.

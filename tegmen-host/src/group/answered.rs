@@ -19,8 +19,8 @@ struct Answered {
 }
 
 impl Answered {
-    /// Reads the file. A file that cannot be read counts as empty, because the security of the member does not depend
-    /// on it.
+    /// Reads the file of the members that answered. A file that cannot be read counts as empty, because the security of
+    /// the member does not depend on this file.
     fn read(dir: &Path) -> Self {
         let text = std::fs::read_to_string(dir.join(ANSWERED)).unwrap_or_default();
         toml::from_str(&text).unwrap_or_default()

@@ -142,7 +142,7 @@ pub(super) fn replace(file: &Path, parts: &[&[u8]]) -> io::Result<()> {
     rename(&draft, file)
 }
 
-/// Returns a function that makes the error for a file that the system refuses.
+/// Returns a function that converts an error of the system for `file` into a [`MembershipError`].
 pub(super) fn file_error(file: &Path) -> impl FnOnce(io::Error) -> MembershipError + use<> {
     let file = file.display().to_string();
     |source| MembershipError::File { file, source }

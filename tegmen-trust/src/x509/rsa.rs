@@ -40,9 +40,9 @@ impl BareRsa {
         self.modulus.len()
     }
 
-    /// Decrypts a block. Returns the block with its padding, as long as the modulus. Returns `None` if `encrypted` is
-    /// not a ciphertext: it has another length, is not below the modulus, or is 0, 1 or the modulus less one. The time
-    /// of this check depends only on `encrypted`, which an attacker knows anyway.
+    /// Decrypts a block. The result includes the padding, and has the length of the modulus. Returns `None` if
+    /// `encrypted` is not a ciphertext: it has another length, is not below the modulus, or is 0, 1 or the modulus less
+    /// one. The time of this check depends only on `encrypted`, which an attacker knows anyway.
     pub(super) fn decrypt(&self, encrypted: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         if encrypted.len() != self.modulus.len() || encrypted >= self.modulus.as_slice() {
             return None;

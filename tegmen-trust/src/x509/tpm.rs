@@ -500,7 +500,8 @@ fn write_file(file: &std::path::Path, kind: &[u8], private: &Private, public: &P
 /// TPM_RH_OWNER.
 const OWNER: [u8; 4] = [0x40, 0, 0, 1];
 
-/// Parses the file of a wrapped object. Returns `None` if it has another format or another type.
+/// Parses the file of a wrapped object. Returns `None` if the file has another format, or if the type of the object is
+/// not `kind`.
 fn parse_file(contents: &[u8], kind: &[u8]) -> Option<(Private, Public)> {
     let text = std::str::from_utf8(contents).ok()?;
     let (_, body) = text.split_once("-----BEGIN TSS2 PRIVATE KEY-----")?;
