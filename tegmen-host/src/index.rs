@@ -1,5 +1,5 @@
-//! The index of the peer table by path and by connection id, and of the replies in an exchange pool. The index is one
-//! array with open addressing. So a lookup among a million entries waits for memory only once before it reads the
+//! An index of the peers in a table, by path or by connection id, or of the replies in an exchange pool. The index is
+//! one array with open addressing. So a lookup among a million entries waits for memory only once before it reads the
 //! entry. The hash maps of libraries first read their control bytes, and so wait twice.
 
 use std::hash::{BuildHasher, RandomState};

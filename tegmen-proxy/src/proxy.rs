@@ -176,9 +176,9 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         }
     }
 
-    /// Protects the next request to forward for its peer, and writes the datagram into `out`. Returns the length of the
-    /// datagram to send. The length is 0 if no request is to be forwarded, or if the request waits in the queue of the
-    /// node.
+    /// Forwards the request that must be forwarded next to the peer in `next`: writes the protected datagram into
+    /// `out`. Returns the length of the datagram to send. The length is 0 if there is no request, or if the request
+    /// waits in the queue of the node.
     ///
     /// # Errors
     /// [`SendError`]. The client then gets 5.03.

@@ -267,8 +267,9 @@ impl Credentials {
         Ok(())
     }
 
-    /// Returns true at the first call while clients without a certificate or key have no rights. Call this when such a
-    /// client has connected: the server refuses every request of the client, so the operator needs a warning.
+    /// Returns true if clients without a certificate or key have no rights, and no earlier call returned true. Call
+    /// this when such a client has connected: the server refuses every request of the client, so the operator needs a
+    /// warning.
     pub fn is_first_in_vain(&self) -> bool {
         self.write(|shared| {
             let may = !shared.anonymous.is_empty() || !shared.table.anonymous.is_empty();

@@ -76,8 +76,8 @@ pub enum MembershipError {
         /// The number of the epoch that the controller gave.
         theirs: u16,
     },
-    /// The controller has admitted the member again after it gave these keys, so another directory or program has the
-    /// same keys.
+    /// The controller has admitted the member again after it gave the keys in this directory. So another directory or
+    /// program also has keys of this member.
     #[error(
         "the controller has admitted this member of the group {group} again, so another directory or program has its keys, and \
          two would use the same nonces: end the other one and join again, or give each its own credentials"
@@ -86,7 +86,7 @@ pub enum MembershipError {
         /// The name of the group.
         group: String,
     },
-    /// The group has signatures, and the member has no private key, or another kind of key.
+    /// The member has no private key of the kind with which the members of the group sign their records.
     #[error(
         "the records of the group {group} have signatures, and this member has no private key for them: let the device join by          itself, over a session with the controller (`tegmen group join URI`)"
     )]
