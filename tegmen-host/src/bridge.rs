@@ -1,4 +1,4 @@
-//! The bridge between a mote on a serial line and UDP.
+//! A bridge between the serial line of a mote and UDP.
 //!
 //! The mote speaks IPv6 in SLIP frames ([`tegmen_lowpan::slip`]). The bridge gives the mote a random seed and an
 //! address, because the mote has neither, and forwards the mote's datagrams. For a mote that is a client, the bridge

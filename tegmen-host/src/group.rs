@@ -60,7 +60,8 @@ impl Group {
         }
     }
 
-    /// True if `host`, without its interface, is a multicast address.
+    /// True if `host` is a multicast address. In `host`, `%` and the name of a network interface may follow the
+    /// address.
     pub fn is_named_by(host: &str) -> bool {
         let address = host.split_once('%').map_or(host, |(address, _)| address);
         address.parse().is_ok_and(|ip: IpAddr| ip.is_multicast())

@@ -14,7 +14,7 @@
 //! * [`formats`], [`senml`] and [`problem`] read and write payloads.
 //! * [`x509`] verifies peers that have public keys, and [`provider::public`] implements the operations with these keys.
 //! * [`probe`], [`pcapng`] and [`metrics`] show the operation of servers and sessions.
-//! * [`bridge`] carries the packets of a mote on a serial line.
+//! * [`bridge`] forwards packets between the serial line of a mote and UDP sockets.
 //! * [`steering`] gives a device and its delegation server one address.
 //! * [`exchange_pool`] keeps the replies to all peers of a shard in a bounded number of bytes.
 //! * [`slab`] is the peer table of servers and clients, which can also be used alone with

@@ -236,12 +236,12 @@ impl Socket {
             && (bound.ip == local.ip || self.local.ip().is_unspecified())
     }
 
-    /// Returns ready when the socket may have a datagram to receive.
+    /// Returns [`Poll::Ready`] when the socket may have a datagram to receive.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.poll_recv_ready(cx)
     }
 
-    /// Returns ready when the socket may be able to send a datagram.
+    /// Returns [`Poll::Ready`] when the socket may be able to send a datagram.
     pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.poll_send_ready(cx)
     }

@@ -12,7 +12,7 @@ const SLOTS: usize = 1 << SLOT_BITS;
 const DUE: u16 = (LEVELS * SLOTS) as u16;
 /// The list number of an entry without an alarm, which is in no list.
 const UNLINKED: u16 = DUE + 1;
-/// The shift from microseconds to ticks: a tick has 1024 microseconds.
+/// Number of bits by which a time in microseconds is shifted right to give ticks: a tick has 1024 microseconds.
 const TICK_SHIFT: u32 = 10;
 
 /// The data of the wheel in a slab entry.

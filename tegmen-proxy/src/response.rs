@@ -1,4 +1,4 @@
-//! Writes the responses of a proxy to its client.
+//! Writes the responses of the cache for the clients of a proxy.
 
 use tegmen::coap::{Code, MessageRef, OptionNumber, Response};
 

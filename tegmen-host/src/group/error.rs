@@ -38,12 +38,12 @@ pub enum MembershipError {
         /// The directory.
         dir: String,
     },
-    /// The numbers of records cannot be trusted: the directory is a copy, or the file of numbers is lost.
+    /// The sequence numbers of records cannot be trusted: the directory is a copy, or its file `numbers.toml` is lost.
     #[error("{dir}: {why}; the member could repeat nonces. {JOIN_AGAIN}")]
     Numbers {
         /// The directory.
         dir: String,
-        /// The error in the file of numbers, or the reason why it is not trusted.
+        /// The error in the file `numbers.toml`, or the reason why this file is not trusted.
         why: String,
     },
     /// This program cannot be a member with the parameters of the controller.

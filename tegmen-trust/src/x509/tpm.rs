@@ -435,9 +435,10 @@ fn spki(public: &Public) -> Option<(SignatureScheme, Vec<u8>)> {
 const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
 const SECP256R1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
-/// id-loadablekey of the TCG: 2.23.133.10.1.3.
+/// The OBJECT IDENTIFIER id-loadablekey of the Trusted Computing Group, which marks a file with a key: 2.23.133.10.1.3.
 const LOADABLE_KEY: &[u8] = &[0x67, 0x81, 0x05, 10, 1, 3];
-/// id-sealedkey of the TCG: 2.23.133.10.1.5.
+/// The OBJECT IDENTIFIER id-sealedkey of the Trusted Computing Group, which marks a file with sealed data:
+/// 2.23.133.10.1.5.
 const SEALED_DATA: &[u8] = &[0x67, 0x81, 0x05, 10, 1, 5];
 
 /// Encodes an element of DER. All elements of this module are shorter than 64 KiB.
