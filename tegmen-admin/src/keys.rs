@@ -236,7 +236,7 @@ impl<S: Store> Keys<S> {
         entry.and_then(|entry| read(&entry.value)).filter(|row| row.key.expires > now()).ok_or_else(unauthorized)
     }
 
-    /// Checks that the key with this ID is still valid and has a scope.
+    /// Checks that the key with this ID is still valid, and that it has the scope `scope`.
     pub(crate) async fn check(&self, id: &str, scope: Scope) -> Result<(), Problem> {
         match self.valid(id).await?.key.scopes.contains(&scope) {
             true => Ok(()),

@@ -61,7 +61,7 @@ pub(crate) enum Run<S> {
     Admitted(Box<dyn Fn(Arc<Api<S>>, Admitted) -> Outcome + Send + Sync>),
 }
 
-/// Makes an operation that only reads, with the function `find`.
+/// Makes an operation that only reads. The operation calls `find`.
 pub(crate) fn reads<S, P, A, F>(find: impl Fn(Arc<Api<S>>, P) -> F + Copy + Send + Sync + 'static) -> Action<S>
 where
     S: Store,

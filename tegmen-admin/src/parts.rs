@@ -85,8 +85,8 @@ impl Part for Principal {
     fn describe(_: &mut Description<'_>) {}
 }
 
-/// The sender of a request whose answer is a stream. The stream may last longer than the sender's right, so the right
-/// is checked again.
+/// The sender of a request, with the client at the other end of the connection. A stream of events may last longer than
+/// the sender's right. So the server checks this right again while it sends the stream.
 pub(crate) struct Sender {
     by: Principal,
     peer: Option<Peer>,
@@ -106,7 +106,7 @@ impl Sender {
         Peer::address_of(self.peer.as_ref())
     }
 
-    /// Checks that the key or the certificate of the sender is still valid and has a scope.
+    /// Checks that the key or the certificate of the sender is still valid, and that it has the scope `scope`.
     pub(crate) async fn check<S: Store>(&self, keys: &Keys<S>, scope: Scope) -> Result<(), Problem> {
         if self.by.is_key() {
             return keys.check(&self.by.name, scope).await;
@@ -169,7 +169,7 @@ impl Part for Over {
     }
 }
 
-/// Returns the problem for a cursor in a query that is not valid.
+/// Returns the problem for a query whose cursor is not valid.
 pub(crate) fn wrong_cursor() -> Problem {
     Problem::malformed("after is the next of the page before")
 }

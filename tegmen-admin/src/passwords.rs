@@ -38,7 +38,7 @@ pub(crate) fn check(password: &str, name: &str) -> Result<(), Problem> {
     }
 }
 
-/// Computes and compares hashes of passwords, and limits the number of computations at the same time.
+/// Computes and compares hashes of passwords. Limits the number of computations that run at the same time.
 pub(crate) struct Passwords {
     places: Semaphore,
     running: Semaphore,

@@ -20,7 +20,8 @@ pub(crate) struct Reply {
     status: StatusCode,
     revision: Option<Revision>,
     body: Option<Value>,
-    /// The name of a field with a secret, which only the first answer contains; `None` if there is no such field.
+    /// The name of the field that contains a secret; `None` if there is no such field. Only the answer to the first
+    /// request contains this field.
     once: Option<&'static str>,
 }
 

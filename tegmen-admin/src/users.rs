@@ -92,8 +92,8 @@ pub(crate) async fn find<S: Store>(store: &S, name: &str) -> Result<Option<(Row,
     Ok(Some((row, entry.changed)))
 }
 
-/// Refuses a name whose subject is already in use by a device, a delegated device, or the holder of another
-/// certificate.
+/// Refuses a name for a new user, if a device, a delegated device, or the holder of another certificate already has
+/// this name or the [`subject`] of this name.
 pub(crate) async fn check_free<S: Store>(api: &Api<S>, name: &str) -> Result<(), Problem> {
     let taken = |by: &str| {
         let why = format!("{by} has the name {name}: its rights are not those of a user, so choose another name");

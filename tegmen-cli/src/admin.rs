@@ -203,7 +203,7 @@ impl Admin {
 
     /// Requests the events after the event with the ID `after`; with `None`, the events from now on. Returns the
     /// connection, which ends when it is dropped, and the body of the response. The inner error is the refusal of the
-    /// server, the outer error any other failure.
+    /// server. The outer error is any other failure.
     pub(crate) async fn follow(
         &self,
         after: Option<&str>,
@@ -280,8 +280,8 @@ pub(crate) fn save_once<T, K: AsRef<[u8]>>(
     }
 }
 
-/// Takes the key out of the response of a server that shows a key only once. Returns the value of the field `name`
-/// in the response, and the key.
+/// Takes the key out of the response of a server that shows a key only once. Returns the value of the field `name` in
+/// the response, and a list that contains only the key.
 pub(crate) fn shown_once(mut created: Value, name: &str) -> Result<(String, Vec<Zeroizing<String>>), Failure> {
     match (created[name].take(), created["key"].take()) {
         (Value::String(name), Value::String(key)) => Ok((name, vec![Zeroizing::new(key)])),

@@ -382,7 +382,7 @@ pub(crate) fn complain(reply: &Response) {
     eprintln!("{} {}{separator}{detail}{advice}", reply.code, reply.code.name());
 }
 
-/// The duration of the handshake, and true if it resumed a session.
+/// The duration of a handshake, and true if the handshake resumed a session.
 #[derive(Clone, Copy)]
 struct Handshake {
     time: Duration,

@@ -51,11 +51,11 @@ struct Own {
     #[arg(long, value_name = "FILE")]
     protokey: Option<PathBuf>,
     /// Register this device as a resource server of the OSCORE profile, with the key for its tokens in this file: 64
-    /// hexadecimal digits. Only its owner can read the file, which is also that of `serve --token-key`.
+    /// hexadecimal digits. Only its owner can read the file. Give the same file to `serve --token-key`.
     #[arg(long, value_name = "FILE")]
     oscore: Option<PathBuf>,
-    /// Register this device as a resource server of the profile of EDHOC and OSCORE, with the key for its tokens in this
-    /// file: 64 hexadecimal digits. Only its owner can read the file, which is also that of `serve --token-key`.
+    /// Register this device as a resource server of the profile of EDHOC and OSCORE, with the key for its tokens in
+    /// this file: 64 hexadecimal digits. Only its owner can read the file. Give the same file to `serve --token-key`.
     #[arg(long, value_name = "FILE")]
     edhoc: Option<PathBuf>,
 }

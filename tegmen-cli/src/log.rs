@@ -118,7 +118,7 @@ impl Log {
         level as u8 <= self.shared.level.load(Ordering::Relaxed)
     }
 
-    /// Writes an event whatever the level of the log is. It is used for the start and the end of the server.
+    /// Writes an event at every level of the log. The start and the end of the server are such events.
     pub(crate) fn always(&self, text: impl FnOnce() -> String, object: impl FnOnce() -> Value) {
         self.write(Level::Info, text, object);
     }

@@ -9,7 +9,8 @@ pub(crate) fn path(name: &str) -> String {
     format!("/v1/groups/{}", segment(name))
 }
 
-/// Describes a group: its settings, its members and its shortages, each on one line.
+/// Describes a group in several lines: its settings, then one line for each member and each controller, then one line
+/// for each shortage, such as few epochs left.
 pub(crate) fn describe(group: &Value) -> String {
     let (name, config) = (group["name"].as_str().unwrap_or_default(), &group["config"]);
     let text = |field: &str| config[field].as_str().unwrap_or_default();

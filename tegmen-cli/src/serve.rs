@@ -129,7 +129,7 @@ impl Sections {
         config
     }
 
-    /// Returns all settings of the server. `devices` accepts the raw public keys of devices.
+    /// Returns all settings of the server. `devices` is a verifier that accepts the raw public keys of devices.
     fn config(
         &self,
         contexts: ServedContexts,
@@ -325,7 +325,7 @@ async fn listen(
     Ok(Some(listener))
 }
 
-/// Serves the HTTP pages. Returns only after a failure. Without a listener it never returns.
+/// Serves the HTTP pages. Returns only after a failure. Without a listener, this function never returns.
 async fn pages(listener: Option<TcpListener>, shown: Shown) -> Failure {
     let Some(listener) = listener else { return std::future::pending().await };
     match page::serve(listener, shown).await {

@@ -157,8 +157,8 @@ impl<M: Memory, const REFUSED: usize, const SESSIONS: usize, const HANDLE: usize
         self.epoch.key.psk::<C>(identity)
     }
 
-    /// Sets the time of the server: it is `seconds` since 1970 at `now`. A device without a real-time clock counts from
-    /// this time on.
+    /// Sets the time that the server sent: at the instant `now`, `seconds` have passed since the beginning of 1970. A
+    /// device without a real-time clock counts from this time on.
     pub const fn set_time(&mut self, now: Instant, seconds: u32) {
         self.admission.set_time(now, seconds);
     }

@@ -9,7 +9,8 @@ use tegmen_tickets::TicketKeys;
 /// Maximum number of tickets that all replicas of a server together may seal for a device in one epoch.
 pub const MAX_TICKETS: u32 = 1 << 16;
 
-/// Seals tickets for a device in its present epoch. Opens tickets of the previous epoch for peers that return.
+/// Seals tickets for a device in its present epoch. Opens a ticket of the present or the previous epoch if a peer
+/// returns to the server with this ticket, and wants another ticket.
 #[derive(Debug)]
 pub struct Issuer {
     keys: TicketKeys,

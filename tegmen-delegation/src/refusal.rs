@@ -17,7 +17,8 @@ pub enum Refused {
     NoTime,
 }
 
-/// The numbers of sessions that were refused since the start, one for each reason. Each number is at most 65,535.
+/// The numbers of sessions that the device refused since its start, one number for each reason. Each number is at most
+/// 65,535.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Refusals(pub [u16; 6]);
 

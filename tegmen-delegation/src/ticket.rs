@@ -61,7 +61,8 @@ impl Delegation {
         Connection::of(self.session.principal)
     }
 
-    /// Returns the state of the delegation in the form in which a ticket and a handed-over session contain it:
+    /// Returns the state of the delegation in the form in which a ticket and a handed-over session contain it. The
+    /// numbers in brackets are lengths in bytes:
     ///
     /// ```text
     /// cipher suite (2), master secret (48), connection (3), scope (1), since (4), expires (4)
@@ -95,7 +96,7 @@ pub(crate) const fn terms(state: &[u8; STATE_LEN]) -> (Principal, u32, u32) {
     (principal, u32::from_be_bytes([e, f, g, h]), u32::from_be_bytes([i, j, k, l]))
 }
 
-/// A ticket for a device:
+/// A ticket for a device. The numbers in brackets are lengths in bytes:
 ///
 /// ```text
 /// epoch (2) | nonce (9) | sealed: cipher suite (2), master secret (48), connection (3), scope (1), since (4), expires (4) | tag (16)

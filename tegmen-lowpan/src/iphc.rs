@@ -178,9 +178,9 @@ struct Choice {
 enum Inline {
     /// No byte is written.
     None,
-    /// The last bytes are written. The value is their number.
+    /// The last bytes of the address are written. The value is the number of these bytes.
     Last(usize),
-    /// The second byte and the last bytes are written. The value is the number of the last bytes.
+    /// The second byte and the last bytes of the address are written. The value is the number of the last bytes.
     SecondAndLast(usize),
     /// The second byte, the third byte and the last four bytes are written. This is the form for a multicast address
     /// that contains a unicast prefix (section 3.2.4).
@@ -415,7 +415,8 @@ fn read_multicast<'c>(
     })
 }
 
-/// Reads the ports and the checksum of UDP. The checksum may be left out.
+/// Reads a compressed UDP header. Returns the source port, the destination port, and the checksum; `None` if the sender
+/// left out the checksum.
 fn read_udp(reader: &mut Reader<'_>) -> Result<(u16, u16, Option<u16>), HeaderError> {
     let nhc = reader.u8()?;
     if nhc & 0xf8 != NHC_UDP {

@@ -29,7 +29,7 @@ pub fn encode<'f>(frame: impl IntoIterator<Item = &'f u8>) -> impl Iterator<Item
 /// Writes the bytes that represent `frame` on the serial line to `out`.
 ///
 /// # Errors
-/// [`Full`] if they do not fit. [`max_encoded_len`] gives a length that is always sufficient.
+/// [`Full`] if the bytes do not fit into `out`. [`max_encoded_len`] returns a length that is always sufficient.
 pub fn write(frame: &[u8], out: &mut Writer<'_>) -> Result<(), Full> {
     encode(frame).try_for_each(|byte| out.u8(byte))
 }
@@ -114,7 +114,8 @@ impl<'b> Decoder<'b> {
 
 /// The control frames that mote and bridge exchange before the first packet.
 ///
-/// Both frames have version 1. Numbers are big-endian:
+/// Both frames have version 1. Numbers are big-endian. The numbers in brackets are lengths in bytes. The frame `start`
+/// contains the part in square brackets only if the mote is a client:
 ///
 /// ```text
 /// seed please   '?' 1
@@ -170,7 +171,7 @@ impl Control {
     /// Writes the bytes of the frame to `out`, before SLIP encodes them.
     ///
     /// # Errors
-    /// [`Full`] if it does not fit. [`Self::MAX_LEN`] bytes are always sufficient.
+    /// [`Full`] if the frame does not fit into `out`. [`Self::MAX_LEN`] bytes are always sufficient.
     pub fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
         match self {
             Self::SeedPlease => out.put(&[ASK, VERSION]),

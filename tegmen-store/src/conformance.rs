@@ -19,7 +19,7 @@ mod transactions;
 use crate::store::{Revision, Scan, Store, Transaction, Value};
 use std::time::Duration;
 
-/// A driver that a test examines, with the storage that holds its rows.
+/// The driver of a [`Store`] that the test cases examine, and the storage that holds the rows of the store.
 pub trait Driver {
     /// The type of the store.
     type Store: Store;
@@ -40,7 +40,7 @@ pub trait Driver {
 pub struct Case<D> {
     /// The name of the test case. It is a statement about the store, with `_` between the words.
     pub name: &'static str,
-    /// Runs the test case on a driver without rows.
+    /// Runs the test case. The storage of the driver must hold no rows at the beginning.
     pub run: fn(&D),
 }
 
@@ -87,7 +87,7 @@ fn text(store: &impl Store, key: &str, at: Option<Revision>) -> Option<String> {
     entry.value.plain().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// Returns the keys that begin with `prefix`. Reads them in pages of `most` rows.
+/// Returns the keys that begin with `prefix`. Reads the rows of these keys in pages of `most` rows.
 fn keys(store: &impl Store, prefix: &str, most: usize) -> Vec<String> {
     let (mut scan, mut keys) = (Some(Scan::of(prefix, most)), Vec::new());
     while let Some(this) = scan {

@@ -265,8 +265,9 @@ impl Drop for Shared {
     }
 }
 
-/// Returns the current time in milliseconds since 1970, if the clock is set. A recovery and a restore need this time. A
-/// number increases by at most its pace in a day, so the time limits the numbers that may have been used.
+/// Returns the current time in milliseconds since 1970, if the clock is set. A recovery and a restore need this time to
+/// compute the highest number that may have been used. They can compute it, because a number increases by at most its
+/// pace in a day.
 ///
 /// # Errors
 /// [`StateError::Untrusted`] if the clock is not set.
@@ -282,8 +283,8 @@ pub(crate) fn recoverable(file: &Path, options: &Options) -> Result<u64, StateEr
     Ok(now)
 }
 
-/// Resets a database that cannot be trusted. Deletes the sessions, so that clients perform new handshakes, and moves
-/// each context above all numbers that may have been used.
+/// Resets a database that cannot be trusted. Deletes the sessions, so that clients perform new handshakes. Each context
+/// then continues above all numbers that it may have used.
 ///
 /// # Errors
 /// [`StateError`]; [`StateError::InUse`] while another process has the database open.

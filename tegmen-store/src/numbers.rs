@@ -55,8 +55,8 @@ impl Numbers {
         Self { window: Some([0, 0]), ..Self::default() }
     }
 
-    /// Returns the record of a used context. `next` is the first unused number; `window` is `None` if the window of the
-    /// other endpoint is lost.
+    /// Returns the record of a used context. `next` is the first unused number. `window` is the replay window of the
+    /// numbers of the other endpoint; `None` if it is lost.
     pub fn from(next: u64, window: Option<[u64; 2]>) -> Self {
         Self { next, window, ..Self::default() }
     }

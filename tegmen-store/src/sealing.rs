@@ -5,8 +5,8 @@
 //! repeat numbers in a copy of the database, or in two copies of a virtual machine that run at the same time. After
 //! 2^64 rows under one data key the probability that two rows have the same nonce is below 2^-64.
 //!
-//! The key and the revision of a row are authenticated with its secret. So decryption fails for a value that was moved
-//! to another row, or replaced by an earlier value.
+//! The authentication tag of a secret also covers the key and the revision of the row. So decryption fails for a value
+//! that was moved to another row, or replaced by an earlier value.
 
 use crate::StateError;
 use chacha20poly1305::aead::{AeadInOut as _, KeyInit as _};

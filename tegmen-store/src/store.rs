@@ -266,7 +266,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// revision.
     fn read(&self, key: &[u8], at: Option<Revision>) -> Answer<Found>;
 
-    /// Reads a page of rows, with the errors of [`Self::read`].
+    /// Reads a page of rows. The possible errors are those of [`Self::read`].
     fn scan(&self, scan: Scan) -> Answer<Page>;
 
     /// Makes all changes of a transaction, or none. The answer arrives when the changes are durable. A transaction

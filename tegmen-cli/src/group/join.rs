@@ -34,7 +34,8 @@ pub(crate) struct Join {
     /// messages of the group.
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// The source address of the responses. Default: the address from which this machine reaches the controller.
+    /// The source address of this member's responses. Default: the address from which this machine reaches the
+    /// controller.
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
     /// The network interface of the group, such as eth0. Default: the interface of the multicast route, or for IPv4

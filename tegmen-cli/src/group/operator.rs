@@ -154,8 +154,8 @@ pub(super) struct Provision {
     /// The member checks no signatures, so the controller sends each rekey message to it separately.
     #[arg(long)]
     without_signatures: bool,
-    /// Write this URI of the server, such as coaps://HOST, into the file. The member gets the keys of a missed epoch
-    /// at this URI.
+    /// Write this URI of the server, such as coaps://HOST, into the file with the keys of a member. The member gets the
+    /// keys of a missed epoch at this URI.
     #[arg(long, value_name = "URI")]
     controller: Option<String>,
 }

@@ -32,7 +32,7 @@ pub(super) struct Get {
     /// Fetch one packet instead of an object that consists of segments.
     #[arg(long)]
     packet: bool,
-    /// Accept a packet whose name is longer, and begins with the name in the request.
+    /// Accept a packet whose name begins with the name in the request, and has further components.
     #[arg(long, requires = "packet")]
     prefix: bool,
     /// Accept a packet from a cache only if it is fresh.

@@ -38,7 +38,7 @@ enum Command {
         /// The folder with the key pairs.
         folder: PathBuf,
     },
-    /// Import a key, its certificates, or both from a file of `tegmen ndn key export` or `ndnd sec`.
+    /// Import a key, its certificates, or both from a file that `tegmen ndn key export` or `ndnd sec` wrote.
     Import {
         /// The path of the new key pair, without an extension.
         #[arg(value_name = "FOLDER/NAME")]
@@ -79,7 +79,7 @@ struct Certify {
     issuer: PathBuf,
     /// A certificate of the key that you certify. Usually the key itself has signed this certificate.
     certificate: PathBuf,
-    /// The component in the name of the new certificate that identifies the issuer.
+    /// The name component that identifies the issuer in the name of the new certificate.
     #[arg(long, value_name = "TEXT", default_value = "NA")]
     issuer_id: String,
     /// Days until the new certificate expires.

@@ -190,7 +190,8 @@ impl Verify {
     }
 }
 
-/// Verifies a packet. `certificates` may be in the chain from the key of the packet to an anchor.
+/// Verifies a packet. The chain from the key that signed the packet to an anchor may contain the certificates in
+/// `certificates`.
 fn verify(trust: &mut Trust, packet: &ReceivedData<'_>, certificates: &[Vec<u8>]) -> Result<(), TrustError> {
     let mut crypto = RustCrypto::new([0; 32]);
     loop {

@@ -32,7 +32,8 @@ pub(crate) struct Role {
 }
 
 impl Groups {
-    /// Returns all mistakes in the settings of groups.
+    /// Returns all mistakes in the settings of groups. `plain` is true if the server serves unprotected requests, and
+    /// `oscore` is true if it can have OSCORE contexts. `has_store` is true if the server has a store.
     pub(super) fn mistakes(&self, (plain, oscore): (bool, bool), has_store: bool) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         if !self.group.is_empty() && !plain && !oscore {

@@ -325,7 +325,7 @@ pub(super) struct Delegation {
     #[arg(long, value_name = "FILE")]
     pub(super) delegation_acme_binding: Option<PathBuf>,
     /// Open sessions between devices and servers outside this installation, if these authorities (PEM) issued the
-    /// certificates of those servers. Without this option a device has sessions only with its peers.
+    /// certificates of those servers. Without this option, no device can have a session with such a server.
     #[arg(long, value_name = "FILE")]
     pub(super) delegation_trust: Vec<PathBuf>,
     /// Revocation list of one of the authorities in --delegation-trust, PEM or DER.
@@ -437,7 +437,7 @@ pub(super) struct Limits {
     /// sockets, as many threads as inherited sockets of the same address.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) shards: usize,
-    /// Maximum number of peers in the table.
+    /// Maximum number of peers that are not in a handshake.
     #[arg(long, value_name = "N", default_value_t = Capacity::default().peers)]
     pub(super) max_peers: usize,
     /// Maximum number of handshakes under way at the same time, about 8 KiB each. While this number is reached, the

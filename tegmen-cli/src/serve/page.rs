@@ -24,7 +24,8 @@ use tokio::time::Sleep;
 /// Maximum number of connections at once. Further connections wait in the queue of the system, where they use no
 /// descriptor of the process.
 const CONNECTIONS: usize = 16;
-/// Maximum time until a request arrives, and then until the client has read the response.
+/// Maximum time from the beginning of a connection to the first byte of the response. From that byte on, the client has
+/// the same time to read the response.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum time for a check of the shards, which are the threads of the server. A shard that works answers within this
 /// time.

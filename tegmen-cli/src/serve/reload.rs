@@ -312,7 +312,7 @@ impl Running {
         Ok(Change { made, credentials, keys, admin, settings })
     }
 
-    /// Applies new settings. Returns the previous values.
+    /// Applies new settings. Returns the previous values of all options.
     async fn take(&mut self, change: Change) -> Result<Values, String> {
         let Change { settings, made, credentials, keys, admin } = change;
         let sections = &settings.sections;

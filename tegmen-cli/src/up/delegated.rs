@@ -302,8 +302,8 @@ impl Story<'_> {
         wait("revoked-ticket", "the server lists no connection", listed).await
     }
 
-    /// Opens a session of the reader with the server at `at`: the reader authenticates itself with its certificate, and
-    /// asks for the meter.
+    /// Opens a session of the reader with the delegation server at the address `at`. The reader authenticates itself
+    /// with its certificate, and its ClientHello names the meter as the server.
     async fn authenticate(&self, at: SocketAddr) -> Result<Session, ClientError> {
         let keys = self.keys().map_err(|failure| ClientError::System(std::io::Error::other(failure.message)))?;
         let config = ClientConfig::default().with(|config| {

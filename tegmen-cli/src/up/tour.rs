@@ -37,7 +37,7 @@ pub(super) struct Tour {
     panel: Subscriber,
     access: AccessControl,
     administration: Administration,
-    /// Number of handshake flights that sessions of the oven retransmitted.
+    /// Number of handshake flights that the client of the oven retransmitted in all its sessions.
     retransmitted: u32,
     /// The group; `None` before the steps of the group, or if the tour leaves out these steps.
     group: Option<Group>,
@@ -176,7 +176,8 @@ impl Tour {
         Ok(())
     }
 
-    /// Runs the step `refused`: the panel gets no key, and so no reading.
+    /// Runs the step `refused`: the access control server gives the panel no key, so the panel gets no reading of the
+    /// oven.
     async fn refused(&mut self, out: Output) -> Result<(), Failure> {
         let (identity, key) = self.oven.session_key(Words::PANEL.name())?;
         let error = self.panel.refuses(&identity, &key).await.map_err(|why| unproved("refused", &why))?;

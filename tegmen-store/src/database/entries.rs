@@ -28,7 +28,7 @@ pub(super) const BY_LEASE: &str = "CREATE INDEX by_lease ON versions (lease, rev
 
 /// Maximum number of rows in a page of a scan.
 const MOST: usize = 10_000;
-/// Number of bytes of values after which a page of a scan ends.
+/// A page of a scan ends when the values in the page have this number of bytes together.
 const PAGE_BYTES: usize = 4 << 20;
 /// If a page of a scan has at least this number of rows, two threads decrypt the page.
 const LONG_PAGE: usize = 512;

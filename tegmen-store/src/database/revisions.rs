@@ -5,9 +5,10 @@ use crate::store::{Revision, StoreError};
 
 /// The number of revisions in one lease. Each start of the program skips at most this many revisions.
 pub const REVISIONS: u64 = 4096;
-/// The beginning of 2026, in milliseconds since 1970. A clock before this time is not set.
+/// The beginning of 2026, in milliseconds since 1970. A clock that shows an earlier time is not set.
 pub(super) const ORIGIN: u64 = 1_767_225_600_000;
-/// The pace of revisions, which is the maximum increase in a day. It allows one new revision in each microsecond.
+/// The pace of revisions: the maximum number of new revisions in a day. This pace allows one new revision in each
+/// microsecond.
 const PACE: u64 = clock::DAY * 1000;
 
 /// The newest revision, and the lease to which it belongs.
@@ -25,8 +26,8 @@ pub(super) struct Revisions {
 }
 
 impl Revisions {
-    /// Makes the state at a start of the program. `end` is the durable end of the previous lease. The first transaction
-    /// begins another lease.
+    /// Returns the state with which the program starts. `end` is the durable end of the previous lease. The first
+    /// transaction begins another lease.
     pub(super) fn after(end: u64, compacted: u64) -> Self {
         Self { newest: end, end, wanted_end: end.saturating_add(REVISIONS), compacted }
     }
@@ -74,8 +75,9 @@ impl Revisions {
     }
 }
 
-/// Returns a revision that no store has reached at the time `now`. The time is in milliseconds since 1970. The pace of
-/// every store counts from [`ORIGIN`], so a recovery needs no data of the lost store.
+/// Returns a revision that no store has reached at the time `now`, in milliseconds since 1970. In every store, the
+/// revisions begin with 0 at the time [`ORIGIN`], and increase by at most [`PACE`] in a day. So a recovery needs no
+/// data of the lost store.
 pub(super) fn allowed(now: u64) -> u64 {
     clock::allowed(PACE, ORIGIN, now)
 }

@@ -46,8 +46,8 @@ pub(super) struct Writer {
     connection: Connection,
     file: PathBuf,
     options: Options,
-    /// The XOR of the digests of all rows of numbers. If it differs from the value in the database at a start, some
-    /// rows are older than others, so the database is damaged.
+    /// The XOR of the digests of all rows with numbers. The database stores this value too. If the two values differ
+    /// when the database is opened, some rows are older than others, so the database is damaged.
     sum: u128,
     pub(super) was_recovered: bool,
     /// An error if a change since the last [`Database::flush`](super::Database::flush) is not durable.

@@ -22,12 +22,12 @@ impl Address {
         text.starts_with(SCHEME)
     }
 
-    /// Returns the key in etcd for the row `key`.
+    /// Returns the key in etcd for the row whose key in the store is `key`.
     pub(super) fn row(&self, key: &[u8]) -> Vec<u8> {
         [self.name.as_bytes(), ROWS, key].concat()
     }
 
-    /// Returns the key of the row whose key in etcd is `row`.
+    /// Returns the key in the store for the row whose key in etcd is `row`.
     pub(super) fn key(&self, row: &[u8]) -> Vec<u8> {
         row.get(self.name.len() + ROWS.len()..).unwrap_or_default().to_vec()
     }

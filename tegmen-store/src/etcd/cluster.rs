@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Maximum number of rows in a page of a scan.
 const MOST: usize = 1000;
-/// Maximum time to wait for a message of a member in a stream of messages.
+/// Maximum time to wait for the next message of a stream that a member of the cluster sends.
 const TOLD: Duration = Duration::from_secs(2);
 
 /// The connections to a cluster, the address of a store in it, and the data key that seals the secrets of the store.

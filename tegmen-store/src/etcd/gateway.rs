@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 const CONNECT: Duration = Duration::from_millis(500);
 /// Maximum time to wait for the answer to a request that may be sent again.
 const ATTEMPT: Duration = Duration::from_secs(2);
-/// Maximum time for a call, with all its attempts.
+/// Maximum time for one call of the gateway, including all attempts to send the request.
 const CALL: Duration = Duration::from_secs(5);
 /// If a connection had no request for this time, the gateway does not use it again.
 const IDLE: Duration = Duration::from_secs(5);
@@ -64,7 +64,8 @@ pub(super) struct Gateway {
     /// The index of the member to which the gateway sends each request first. When this member fails, the index of the
     /// next member in `members` replaces it.
     first: AtomicUsize,
-    /// Open connections without a request. Each has the index of its member and the time of the last answer.
+    /// Open connections on which no request waits for an answer. Each entry has the index of the member, the time of
+    /// the last answer, and the connection.
     idle: Mutex<Vec<(usize, Instant, Connection)>>,
     places: Semaphore,
 }
@@ -145,8 +146,8 @@ impl Gateway {
         self.forget(member);
     }
 
-    /// Closes the idle connections to this member, because the network may have cut them. A request on such a
-    /// connection would wait for retransmissions, even after the member is reachable again.
+    /// Closes the idle connections to this member, because the network may have cut them. A request on a cut connection
+    /// would wait for a retransmission of TCP, even after the member is reachable again.
     pub(super) fn forget(&self, member: usize) {
         self.idle().retain(|(of, ..)| *of != member);
     }

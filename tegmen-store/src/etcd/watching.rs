@@ -48,8 +48,8 @@ struct Watching {
     after: Revision,
     /// The last revision whose events the cluster has sent.
     seen: u64,
-    /// Received changes that were not returned to a call yet, by revision. All revisions are complete, and later than
-    /// `after`.
+    /// Received changes that were not returned to a call yet. Each entry has a revision and all events of this
+    /// revision. All these revisions are later than `after`.
     ready: VecDeque<(u64, Vec<Event>)>,
     stream: Option<Stream>,
     /// Number of times that the driver has changed to another member. It selects the member to which the driver opens
