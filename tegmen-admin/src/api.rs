@@ -54,13 +54,13 @@ pub struct Api<S> {
     /// The permits for clients that follow the stream of events, one for each client.
     pub(crate) streams: Arc<Semaphore>,
     /// The controller of groups, which uses the same store as the interface. `None` if the server controls no groups.
-    /// [`Self::open`] sets `None`.
+    /// [`Self::open`] sets this field to `None`.
     pub groups: Option<Arc<Controller<S>>>,
     /// The server of delegated sessions, which uses the same store as the interface. `None` if the server delegates no
-    /// sessions. [`Self::open`] sets `None`.
+    /// sessions. [`Self::open`] sets this field to `None`.
     pub delegations: Option<Arc<Delegations<S>>>,
     /// The authority that issues certificates to users who log in; `None` if users cannot log in. [`Self::open`] sets
-    /// `None`.
+    /// this field to `None`.
     pub logins: Option<Arc<dyn LoginAuthority>>,
 }
 

@@ -1,5 +1,5 @@
-//! The decision of a device to admit or to refuse a session. It needs the list of refused connections and the present
-//! time. The device counts the refused sessions.
+//! The decision of a device to admit or to refuse a session. The decision depends on the list of refused connections
+//! and on the present time. The device counts the refused sessions.
 
 use crate::refusal::{Refusals, Refused};
 use crate::ticket::{Connection, Delegation, STATE_LEN, terms};

@@ -113,13 +113,14 @@ impl Ticket<'_> {
         self.0.first_chunk().copied().map(u16::from_be_bytes)
     }
 
-    /// Opens the ticket. Returns `None` if `key` did not seal it.
+    /// Opens the ticket. Returns `None` if the ticket was not sealed under `key`.
     pub fn open<C: Crypto>(self, key: &TicketKey, crypto: &mut C) -> Option<Delegation> {
         let mut state = Secret::zeroed();
         self.open_into(key, crypto, &mut state).then(|| Delegation::read(state.expose()))
     }
 
-    /// Opens the ticket, and writes its state to `state`. Returns false if `key` did not seal it.
+    /// Opens the ticket, and writes the state in the ticket to `state`. Returns false if the ticket was not sealed
+    /// under `key`.
     pub(crate) fn open_into<C: Crypto>(self, key: &TicketKey, crypto: &mut C, state: &mut Secret<STATE_LEN>) -> bool {
         key.open(crypto, self.0, state.expose_mut()) == Some(STATE_LEN)
     }

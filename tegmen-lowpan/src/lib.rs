@@ -49,8 +49,8 @@ pub struct Network<'n> {
     pub relays: bool,
 }
 
-/// The state with which a node sends and receives packets on the link. It reassembles up to `SLOTS` packets at a time,
-/// of up to `BYTES` bytes each.
+/// The state with which a node sends and receives packets on the link. The interface reassembles up to `SLOTS` packets
+/// at a time, of up to `BYTES` bytes each.
 #[derive(Debug)]
 pub struct Interface<const SLOTS: usize, const BYTES: usize> {
     reassembly: Reassembly<SLOTS, BYTES>,

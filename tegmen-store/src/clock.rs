@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Returns true if a stored time, in seconds since 1970, is in the future. This shows that the clock was set back after
-/// that time was stored, or that the clock is not set.
+/// Returns true if a stored time, in seconds since 1970, is in the future. In this case, the clock was set back after
+/// the time was stored, or the clock is not set now.
 pub fn is_in_future(written: u64) -> bool {
     written > now().saturating_add(CLOCK_TOLERANCE)
 }

@@ -81,7 +81,7 @@ pub type Done = Box<dyn FnOnce(Result<(), String>) + Send>;
 pub struct Options {
     /// The key under which secrets are sealed. With `None`, secrets are neither written nor read.
     pub sealing: Option<Arc<dyn Keeper>>,
-    /// Clock for leases: the time since any fixed instant. It never goes back.
+    /// Clock that measures the leases of rows: the time since any fixed instant. This clock never goes back.
     pub monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
     /// Clock that limits how fast numbers may increase: milliseconds since 1970.
     pub wall: Arc<dyn Fn() -> u64 + Send + Sync>,

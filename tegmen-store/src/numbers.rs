@@ -20,8 +20,8 @@ pub const LEASE: u64 = 1024;
 pub struct Numbers {
     /// Every number below this one may have been used.
     pub next: u64,
-    /// The replay window of the numbers that the other endpoint has used; `None` if it is not known. It is stored only
-    /// when the context is closed in an orderly way.
+    /// The replay window of the numbers that the other endpoint has used; `None` if it is not known. The window is
+    /// stored only when the program closes the context. After a crash or a power cut it is not known.
     pub window: Option<[u64; 2]>,
     /// The time at which the numbers were written to the file, in seconds since 1970; 0 before the first use.
     pub written: u64,

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// The place where the numbers of one context are stored.
 pub enum Place {
-    /// A separate file: its path, and the identity that the file had when this process last read or wrote it. `None` if
-    /// the file did not exist then.
+    /// A separate file: its path, and the identity that the file had when this process last read or wrote it. The
+    /// identity is `None` if the file did not exist at that time.
     File(PathBuf, Option<String>),
     /// A row of a database: the database, and the name of the row.
     Database(Database, String),

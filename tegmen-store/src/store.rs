@@ -26,7 +26,7 @@ impl Revision {
     pub const ABSENT: Self = Self(0);
 }
 
-/// The name of a lease. Two leases never have the same name.
+/// The name of a lease. A lease keeps rows in the store until it ends. Two leases never have the same name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LeaseId(pub u64);
 
@@ -89,7 +89,7 @@ pub struct Put {
     pub key: Vec<u8>,
     /// The content, at most [`MAX_VALUE`] bytes.
     pub value: Value,
-    /// The lease that the row is attached to, if any.
+    /// The lease to which the row is attached; `None` for a row without a lease.
     pub lease: Option<LeaseId>,
 }
 
@@ -186,7 +186,7 @@ pub struct Entry {
     pub created: Revision,
     /// The revision that changed the row last.
     pub changed: Revision,
-    /// The lease that the row is attached to, if any.
+    /// The lease to which the row is attached; `None` for a row without a lease.
     pub lease: Option<LeaseId>,
 }
 

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 /// Time in which the log writes at most one line for a kind of event and a network prefix.
 const EVERY: Duration = Duration::from_secs(1);
-/// Maximum number of pairs of kind and prefix that are counted separately. For all further pairs, the events of one
-/// kind share one line of the log per second.
+/// Maximum number of pairs of an event kind and a network prefix that are counted separately. For all further pairs,
+/// the events of one kind share one line of the log per second.
 const TOLD_APART: usize = 1024;
 
 /// A network prefix: /24 of IPv4, or /56 of IPv6. The value `Other` replaces the prefix if there are too many pairs of
-/// kind and prefix.
+/// an event kind and a prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Prefix {
     V4(Ipv4Addr),

@@ -139,7 +139,7 @@ pub(super) struct Served {
     /// A file that GET reads: /path=file.
     #[arg(long, value_name = "PATH=FILE")]
     pub(super) file: Vec<String>,
-    /// The files of a directory, read-only: /path=directory. Links that lead out of it are not followed.
+    /// The files of a directory, read-only: /path=directory. Links that lead out of the directory are not followed.
     #[arg(long, value_name = "PATH=DIR")]
     pub(super) dir: Vec<String>,
     /// The files of a directory; PUT writes them and DELETE removes them: /path=directory.
@@ -278,8 +278,8 @@ pub(super) struct Groups {
     /// group.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(super) rekey_period: u64,
-    /// Seconds between two joins of a device to a group, after four joins without a wait; 0 sets no limit. Each join
-    /// begins a new epoch of the group.
+    /// Let a device join a group four times in a row, and then once in this number of seconds; 0 sets no limit. Each
+    /// join begins a new epoch of the group.
     #[arg(long, value_name = "SECONDS", default_value_t = JOIN_INTERVAL.as_secs(), value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub(super) join_interval: u64,
     /// Be a member of an Axiom group, and answer requests to the group: DIR is the directory in which `tegmen group
@@ -398,9 +398,9 @@ pub(super) struct ProxyOptions {
     #[arg(long, value_name = "PATH=URI")]
     pub(super) proxy_reverse: Vec<Reverse>,
     /// Be a reverse proxy for requests with this Uri-Host, and forward them to the origin at this URI, such as
-    /// sensor.example=coap://192.0.2.1; may be repeated. NAME= without a URI is a name of this server itself. A
-    /// request with another Uri-Host that is not an address is then refused with 4.04. A client needs the right to
-    /// the path /proxy/host/NAME/PATH.
+    /// sensor.example=coap://192.0.2.1; may be repeated. NAME= without a URI is a name of this server itself. With this
+    /// option, a request is refused with 4.04 if its Uri-Host is neither an address nor a NAME of this option. A client
+    /// needs the right to the path /proxy/host/NAME/PATH.
     #[arg(long, value_name = "NAME=URI")]
     pub(super) proxy_host: Vec<VirtualHost>,
     /// Let HTTP clients use the forward proxy at http://ADDRESS:PORT/hc/ followed by the URI of a resource, such as
@@ -444,7 +444,7 @@ pub(super) struct Limits {
     /// server ignores further ClientHellos; clients repeat them.
     #[arg(long, value_name = "N", default_value_t = Capacity::default().handshakes)]
     pub(super) max_handshakes: usize,
-    /// Longest request body in bytes; a longer body is answered with 4.13 and this limit.
+    /// Longest request body in bytes; a longer body is answered with 4.13, which states this limit.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = body_size)]
     pub(super) max_body: usize,
     /// Total bytes of bodies held at once for all clients, at least four times --max-body; a request that would
@@ -500,7 +500,7 @@ pub(super) struct Dtls {
     /// attacker who forwards records of the client faster than the network does can then redirect the answers.
     #[arg(long, conflicts_with = "no_connection_id")]
     pub(super) follow_unchecked: bool,
-    /// Pad records to clients with a connection ID to a multiple of this many bytes.
+    /// Pad the content of each record to a multiple of this number of bytes, if the client has a connection ID.
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(super) padding: u16,
     /// Append the secrets of all sessions to this file (RFC 9850). The file must stay secret: anyone who has it can

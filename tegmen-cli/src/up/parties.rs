@@ -230,7 +230,7 @@ impl Words {
     }
 }
 
-/// A publisher whose only secret is its protokey.
+/// A publisher whose only secret is its protokey. It derives the key of each session from the protokey.
 pub(super) struct Oven {
     protokey: Zeroizing<[u8; 32]>,
 }
@@ -336,8 +336,8 @@ impl Subscriber {
         Ok(Self { address, reading, access: session, server, revoked, failed, following })
     }
 
-    /// Tries to open a session of the oven, which this subscriber must refuse. Returns the reason of the refusal, from
-    /// the client or from the server, whichever reports it first.
+    /// Tries to open a session of the oven with this subscriber. The subscriber must refuse the session. Returns the
+    /// reason of the refusal, from the client or from the server, whichever reports it first.
     ///
     /// # Errors
     /// A text, if the subscriber accepts the session, or if the handshake fails for another reason.

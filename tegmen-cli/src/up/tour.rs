@@ -131,8 +131,8 @@ impl Tour {
         );
     }
 
-    /// Runs the step `key`: the oven opens a session with the display, and the display asks the access control server
-    /// for the key.
+    /// Runs the step `key`: the oven (a publisher) opens a session with the display (a subscriber), and the display
+    /// asks the access control server for the key of this session.
     async fn key(&self, out: Output, identity: &str, key: &[u8]) -> Result<Session, Failure> {
         let session = connect(self.display.address, identity, key).await.map_err(|error| unproved("key", &error))?;
         if !self.access.gave_key(identity, Words::DISPLAY.name()) {

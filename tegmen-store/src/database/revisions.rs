@@ -3,7 +3,8 @@
 use crate::clock;
 use crate::store::{Revision, StoreError};
 
-/// The number of revisions in one lease. Each start of the program skips at most this many revisions.
+/// The number of revisions in one lease. A lease is a range of revisions that a process may use. Each start of the
+/// program skips at most this many revisions.
 pub const REVISIONS: u64 = 4096;
 /// The beginning of 2026, in milliseconds since 1970. A clock that shows an earlier time is not set.
 pub(super) const ORIGIN: u64 = 1_767_225_600_000;
@@ -11,12 +12,13 @@ pub(super) const ORIGIN: u64 = 1_767_225_600_000;
 /// microsecond.
 const PACE: u64 = clock::DAY * 1000;
 
-/// The newest revision, and the lease to which it belongs.
+/// The newest revision, and its lease: the range of revisions that this process may use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Revisions {
     /// The newest revision. This revision and all lower revisions may have been used.
     newest: u64,
-    /// The last revision of the lease. The database stores this value durably.
+    /// The last revision that this process may use before it begins another lease. The database stores this value
+    /// durably.
     end: u64,
     /// The value of `end` after the transaction in progress. It differs from `end` only if the transaction begins
     /// another lease.

@@ -52,8 +52,8 @@ struct Watching {
     /// revision. All these revisions are later than `after`.
     ready: VecDeque<(u64, Vec<Event>)>,
     stream: Option<Stream>,
-    /// Number of times that the driver has changed to another member. It selects the member to which the driver opens
-    /// the stream.
+    /// Number of times that the driver has changed to another member. This number selects the member to which the
+    /// driver opens the stream.
     turn: usize,
     /// True if the cluster has confirmed that it has the revision from which the watch begins.
     is_checked: bool,
