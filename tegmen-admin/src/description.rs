@@ -76,8 +76,8 @@ impl<'s> Description<'s> {
         self.response(status, json!({ "description": meaning, "content": content }));
     }
 
-    /// Adds an answer that is a stream of server-sent events. The data of an event is of the type `C` in events with
-    /// the name `changes`, and of the type `E` in events with the name `end`.
+    /// Adds an answer that is a stream of server-sent events. An event with the name `changes` has data of the type
+    /// `C`. An event with the name `end` has data of the type `E`.
     pub(crate) fn streams<C: JsonSchema, E: JsonSchema>(&mut self) {
         let answers = &mut self.schemas.answers;
         let data = json!({ "changes": answers.subschema_for::<C>(), "end": answers.subschema_for::<E>() });

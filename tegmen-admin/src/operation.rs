@@ -195,8 +195,8 @@ async fn once<S: Store, F: Future<Output = Result<Reply, Problem>>>(
     }
 }
 
-/// Makes an operation that answers with server-sent events. The data of an event is of the type `C` in events with the
-/// name `changes`, and of the type `E` in events with the name `end`.
+/// Makes an operation that answers with server-sent events. An event with the name `changes` has data of the type `C`.
+/// An event with the name `end` has data of the type `E`.
 pub(crate) fn streams<S, P, C, E, F>(follow: impl Fn(Arc<Api<S>>, P) -> F + Copy + Send + Sync + 'static) -> Action<S>
 where
     S: Store,

@@ -131,8 +131,8 @@ impl<A: Answer> Answer for Tagged<A> {
     }
 }
 
-/// An answer that is a stream of server-sent events. The data of an event is of the type `C` in events with the name
-/// `changes`, and of the type `E` in events with the name `end`.
+/// An answer that is a stream of server-sent events. An event with the name `changes` has data of the type `C`. An
+/// event with the name `end` has data of the type `E`.
 pub(crate) struct Streamed<C, E>(Response, PhantomData<fn() -> (C, E)>);
 
 impl<C, E> Streamed<C, E> {

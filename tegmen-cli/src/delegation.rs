@@ -94,9 +94,9 @@ enum Command {
         #[arg(long)]
         preview: bool,
     },
-    /// After a reset, open the sessions of a device with other devices of the server again, and show how each
-    /// connection of the previous epoch continues in the current epoch. No connection gets another scope, another time
-    /// of authentication or another expiry time.
+    /// After a reset, reopen the sessions between a device and other devices of the server. Show how each connection of
+    /// the previous epoch continues in the current epoch. No connection gets another scope, another time of
+    /// authentication or another expiry time.
     Reissue {
         #[command(flatten)]
         named: Named,

@@ -41,8 +41,8 @@ impl<F: Flash> FlashMemory<F> {
         Self { flash, page: Page::A, at: 0 }
     }
 
-    /// Stores a first epoch, and discards the content of both pages. Use it only for a device key that was never
-    /// used.
+    /// Stores a first epoch, and discards the content of both pages. Use this function only for a device key that was
+    /// never used.
     ///
     /// # Errors
     /// The error of the hardware.

@@ -74,7 +74,7 @@ pub struct Delivery<'p> {
 pub enum Arrived<'p> {
     /// The packet is for this node. It begins with its IPv6 header.
     Here(&'p mut [u8]),
-    /// The packet must be sent to this neighbour. Its hop limit is already decremented.
+    /// The packet must be sent to this neighbour. The hop limit of the packet is already decremented.
     On(LinkAddress, &'p mut [u8]),
     /// The packet is dropped. The decision is the reason.
     Dropped(Decision),

@@ -56,7 +56,7 @@ pub fn next_hop(routes: &[Route], ip: &[u8; 16]) -> Option<LinkAddress> {
 pub enum Decision {
     /// The packet is for this node.
     Deliver,
-    /// The packet goes to this neighbour; its hop limit is decremented.
+    /// The packet goes to this neighbour. The hop limit of the packet is already decremented.
     Forward(LinkAddress),
     /// No route covers the destination.
     NoRoute,

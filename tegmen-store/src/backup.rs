@@ -176,7 +176,7 @@ pub fn verify(backup: &Path, keeper: Option<&dyn Keeper>) -> Result<Manifest, Ba
     checked
 }
 
-/// Creates the database `file` from a backup, and moves all numbers forward.
+/// Creates the database `file` from a backup, and raises all numbers above the values that may have been used.
 ///
 /// # Errors
 /// [`BackupError`] for the reasons of [`verify`]; [`BackupError::Exists`] if `file` exists.

@@ -206,8 +206,8 @@ impl Database {
         self.0.guard.key()
     }
 
-    /// Returns true if a [recovery](recover) or a restore deleted the rows of contexts. A context without a row may
-    /// then have used numbers.
+    /// Returns true if a [recovery](recover) or a restore deleted the rows of contexts. After such a deletion, a
+    /// context without a row may have used numbers. In all other databases, a context without a row has used no number.
     pub fn was_recovered(&self) -> bool {
         self.0.was_recovered
     }

@@ -33,7 +33,7 @@ pub struct Numbers {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<String>,
     /// For a session: its encrypted state, in hexadecimal. For a member of a group: the replay windows of the other
-    /// members, stored when the group is closed in an orderly way.
+    /// members. These windows are stored only when the program closes the group.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sealed: String,
     /// For a session: the identity of its peer. For a context: the ID Context with which its keys were derived again,

@@ -145,8 +145,8 @@ struct Members<'m> {
 }
 
 impl Members<'_> {
-    /// Returns the number of members that are not in the epoch after these messages. `copies` returns how many times a
-    /// message is sent.
+    /// Returns the number of members that do not have the keys of the new epoch after these messages. `copies` returns
+    /// how many times a message is sent.
     fn missed(&mut self, messages: &[RekeyMessage], copies: impl Fn(&RekeyMessage) -> u8) -> u32 {
         let mut crypto = HostCrypto::new([1; 32], 0);
         let mut missed = 0;

@@ -42,7 +42,7 @@ impl fmt::Display for Prefix {
 struct Repeat {
     /// The time at which the log wrote the last line for this kind and prefix.
     written: Instant,
-    /// The number of events of this kind and prefix that the log left out after that line.
+    /// The number of later events of this kind and prefix. The log left out these events.
     more: u64,
 }
 

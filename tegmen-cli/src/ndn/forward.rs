@@ -37,7 +37,8 @@ pub(super) struct Forward {
     /// Maximum number of Interests that wait for their Data packets.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..))]
     waiting: u32,
-    /// Maximum number of Interests of one face that wait for their Data packets. Default: a quarter of --waiting.
+    /// Maximum number of Interests that arrived at one face and wait for their Data packets. Default: a quarter of
+    /// --waiting.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     waiting_of_face: Option<u32>,
     /// Size of the content store in bytes; 0 stores nothing.

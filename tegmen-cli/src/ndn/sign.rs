@@ -32,7 +32,7 @@ impl Signing {
     }
 }
 
-/// A signer of packets with a key pair. Without a key pair it adds a digest in place of a signature.
+/// A signer of packets with a key pair. Without a key pair, the signer adds a digest in place of a signature.
 pub(super) struct PacketSigner(pub(super) Option<Pair>);
 
 impl PacketSigner {
@@ -190,8 +190,8 @@ impl Verify {
     }
 }
 
-/// Verifies a packet. The chain from the key that signed the packet to an anchor may contain the certificates in
-/// `certificates`.
+/// Verifies a packet. A chain of certificates must lead from the key that signed the packet to an anchor. The chain may
+/// contain the certificates in `certificates`.
 fn verify(trust: &mut Trust, packet: &ReceivedData<'_>, certificates: &[Vec<u8>]) -> Result<(), TrustError> {
     let mut crypto = RustCrypto::new([0; 32]);
     loop {

@@ -286,8 +286,7 @@ pub(super) struct Groups {
     /// join` stored the membership; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub(super) member: Vec<PathBuf>,
-    /// Ask the controllers of groups for the keys of a missed epoch, with the pre-shared key in this credentials
-    /// file.
+    /// Ask the controllers of groups for the keys of a missed epoch, with the pre-shared key in this credentials file.
     #[arg(long, value_name = "FILE")]
     pub(super) member_credentials: Option<PathBuf>,
     /// The identity in --member-credentials. Default: the only identity in that file.
@@ -480,9 +479,10 @@ pub(super) struct Limits {
 
 #[derive(Args)]
 pub(super) struct Dtls {
-    /// Accepted cipher suites in order of preference, separated by commas: ccm8, gcm (the default), ecdhe-psk-ccm8,
-    /// ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (with --cert-key the last three come
-    /// first by default). For peers that support nothing better, this option can also name psk-cbc and rsa-cbc.
+    /// Accepted cipher suites in order of preference, separated by commas: ccm8, gcm (the default without --cert-key),
+    /// ecdhe-psk-ccm8, ecdhe-psk-chacha20, ecdhe-ecdsa-gcm, ecdhe-ecdsa-ccm8, ecdhe-rsa-gcm (with --cert-key, the
+    /// default begins with the last three). For peers that support nothing better, this option can also name psk-cbc
+    /// and rsa-cbc.
     #[arg(long, value_name = "SUITES", value_parser = suites)]
     pub(super) suites: Option<Suites>,
     /// Longest content of a received DTLS record, 64 to 16384 bytes; announced to clients that send a record_size_limit
@@ -530,7 +530,7 @@ pub(super) struct Service {
     /// /ready, on at most 16 connections at once. Anyone who can reach the address can read all three pages.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(super) metrics: Option<SocketAddr>,
-    /// Maximum number of seconds for which a server that ends waits for the responses of commands that still run.
+    /// When the server ends, wait at most this number of seconds for the responses of commands that still run.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     pub(super) drain: f64,
 }

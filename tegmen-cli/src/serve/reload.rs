@@ -59,7 +59,7 @@ pub(super) const CHANGEABLE: &[&str] = &[
     "verify-addresses",
 ];
 
-/// A running server, with the settings with which it was started, and the present settings.
+/// A running server, the settings with which it was started, and its present settings.
 pub(super) struct Running {
     pub(super) server: Server,
     pub(super) log: Log,

@@ -405,7 +405,7 @@ impl Tour {
     }
 }
 
-/// The name of the credentials file of a client that reads at the display.
+/// The name of the credentials file for a client that reads resources of the display.
 const GUEST: &str = "guest.toml";
 /// The name of the file with the identity and the key of one session of the oven.
 const SESSION: &str = "session.toml";
