@@ -206,8 +206,8 @@ impl Database {
         self.0.guard.key()
     }
 
-    /// Returns true if a [recovery](recover) or a restore deleted the rows of contexts. After such a deletion, a
-    /// context without a row may have used numbers. In all other databases, a context without a row has used no number.
+    /// Returns true if a [recovery](recover) or a restore deleted the rows of contexts. In this case, a context that has
+    /// no row may have used numbers before.
     pub fn was_recovered(&self) -> bool {
         self.0.was_recovered
     }
