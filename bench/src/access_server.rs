@@ -37,8 +37,9 @@ pub(crate) const VALUE_PATH: &str = "value";
 /// The SHA-256 of the certificate of the publisher `lamp`.
 pub(crate) const THUMBPRINT: [u8; 32] = [9; 32];
 /// Maximum number of bytes for stored replies. The server stores each reply for EXCHANGE_LIFETIME (247 s; RFC 7252,
-/// section 4.8.2), so all replies of a run must fit. The default limit of the server is enough for the replies to about
-/// two million introspections. A run makes more introspections than that within EXCHANGE_LIFETIME.
+/// section 4.8.2), so all replies of a run must fit into this number of bytes. The server's default limit is enough for
+/// the replies to about two million introspections. A run makes more than two million introspections within
+/// EXCHANGE_LIFETIME.
 const MAX_EXCHANGE_BYTES: usize = 4 << 30;
 /// The last epoch that a group can reach. A join begins a new epoch. If several joins wait for the same commit of the
 /// database, they share one epoch.
@@ -62,8 +63,8 @@ pub(crate) fn group(number: usize) -> String {
     format!("group-{number}")
 }
 
-/// Runs the server until its process is ended. `words` are the arguments `DIRECTORY PORT GROUPS`. If GROUPS is 0, all
-/// peers are the same device.
+/// Runs the server until its process is ended. `words` are the arguments `DIRECTORY PORT GROUPS`. GROUPS is the number
+/// of groups. If it is 0, the server knows only one device, which all peers use.
 pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     let [directory, port, groups] = words else {
         return Err(Failure::new(format!("{VERB} DIRECTORY PORT GROUPS")));

@@ -421,8 +421,8 @@ impl Clients {
         Ok(())
     }
 
-    /// Lets each client in the range `members` request the value once. `method` returns the method of the request for
-    /// the index of the client in this range.
+    /// Lets each client in the range `members` request the value once. `method` gets the index of a client in this
+    /// range, and returns the method of the client's request.
     pub(crate) fn each_once(&mut self, members: Range<u32>, method: impl Fn(u64) -> Code) -> Result<(), Failure> {
         let first = members.start;
         self.each_asks(members, |member| Question::of_value(method((member - first).into()), b""))
@@ -497,8 +497,8 @@ impl Clients {
         }
     }
 
-    /// Sends a request of the next client that does not wait for an answer. `question` returns the request for the
-    /// number of this client.
+    /// Sends a request of the next client that does not wait for an answer. `question` gets the number of this client,
+    /// and returns the request.
     fn ask(&mut self, question: impl FnOnce(u32) -> Question) -> Result<(), Failure> {
         while self.each[self.next].waits.is_some() {
             self.next = (self.next + 1) % self.each.len();
@@ -684,8 +684,8 @@ fn failure(error: impl std::fmt::Display) -> Failure {
     Failure::new(error.to_string())
 }
 
-/// The path of the value that clients request. The example server of libcoap has a value at this path, which a client
-/// can replace with PUT. The other servers serve a value at the same path. The value has 16 bytes.
+/// The path of the value that clients request. The example server of libcoap has a value at this path. A client can
+/// replace this value with PUT. The other servers serve a value at the same path. The value has 16 bytes.
 pub(crate) const PATH: &str = "example_data";
 /// The pre-shared key. It is text, because libcoap accepts no binary key.
 pub(crate) const KEY_TEXT: &str = "0123456789abcdef";

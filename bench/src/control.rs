@@ -118,7 +118,8 @@ impl Bare {
         Ok(Self { connection, log, next: 0 })
     }
 
-    /// Returns the number of grants for which a row and a line of the log become durable in a second.
+    /// Returns the number of grants that become durable in a second. A grant is durable when its row in the database
+    /// and its line in the log file are durable.
     fn measure(&mut self) -> Result<f64, Failure> {
         let begin = Instant::now();
         for _ in 0..BATCHES {

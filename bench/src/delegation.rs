@@ -326,7 +326,7 @@ impl Scene {
     }
 
     /// Begins two new epochs at all devices, so that no connection is valid any longer. Waits until the server has
-    /// deleted the data of the connections, and returns its state.
+    /// deleted the data of the connections. Then returns the state of the server.
     fn left(&mut self) -> Result<State, Failure> {
         for _ in 0..2 {
             self.server.ask("reset")?;

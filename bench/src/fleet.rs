@@ -32,7 +32,7 @@ pub(crate) struct Fleet {
     environment: Environment<HostCrypto>,
     begin: Instant,
     server: Address,
-    /// The number of the first member in [`Self::crowd`]. The numbers there determine the addresses.
+    /// The number of the first member's address, counted from the address [`FIRST`].
     first: u32,
     /// The number of members in each network prefix.
     of_prefix: u32,

@@ -41,8 +41,8 @@ const PASS: Duration = Duration::from_secs(10);
 /// The time after [`PASS`] for which a pass waits for the last answers.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Measures the answers with and without unauthenticated peers. If a software TPM is installed, measures both again
-/// with the server's key in the TPM.
+/// Measures the answers with and without unauthenticated peers. If a software TPM is installed, repeats these
+/// measurements with the server's key in the TPM.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     pin(std::process::id(), 1)?;

@@ -91,7 +91,7 @@ fn entries() -> Result<String, Failure> {
     ))
 }
 
-/// Returns the size of this program's anonymous memory, which is not the content of a file, in bytes.
+/// Returns the size of this program's anonymous memory in bytes. Anonymous memory is not the content of a file.
 fn own_memory() -> Result<u64, Failure> {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup").map_err(|error| Failure::new(error.to_string()))?;
     let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:"));

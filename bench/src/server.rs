@@ -43,8 +43,8 @@ impl Beside<'_> {
     }
 }
 
-/// Returns the command line that starts libcoap's example server on 127.0.0.1. `library` is the TLS library of its
-/// build.
+/// Returns the command line that starts libcoap's example server on 127.0.0.1. `library` is the TLS library with which
+/// the server was built.
 pub(crate) fn libcoap_command(library: &str, port: u16, options: &[&str]) -> Vec<String> {
     let words = format!("coap-server-{library} -A 127.0.0.1 -p {port}");
     words.split(' ').chain(options.iter().copied()).map(String::from).collect()
@@ -83,7 +83,7 @@ impl Process {
         cpu_nanoseconds(self.child.id())
     }
 
-    /// Returns the size of the server's anonymous memory, which is not the content of a file, in bytes.
+    /// Returns the size of the server's anonymous memory in bytes. Anonymous memory is not the content of a file.
     pub(crate) fn memory(&self) -> Result<u64, Failure> {
         let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id()));
         let rollup = rollup.map_err(|e| Failure::new(e.to_string()))?;

@@ -1,5 +1,5 @@
 //! Measures a client that keeps 64 confirmable requests waiting for their answers. Compares Tegmen's client with the
-//! clients of go-coap and of libcoap. All have NSTART 64, and use the same Tegmen server.
+//! clients of go-coap and of libcoap. All clients have NSTART 64, and use the same Tegmen server.
 //!
 //! Each client is a process that reads lines from its standard input. A line contains a time in milliseconds. The
 //! client sends requests for this time, and then prints the number of answered requests.

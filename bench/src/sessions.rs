@@ -1,7 +1,8 @@
 //! Measures a table with many sessions: the memory for each session, and the time of a search for one session.
 //!
-//! Every session comes from a real handshake, and has carried one record. Its client is then dropped. [`speaking`]
-//! instead sends requests to a complete server, whose memory also contains the CoAP state of its peers.
+//! Every session comes from a real handshake, and has carried one record. The client of the session is then dropped.
+//! The function [`speaking`] instead sends requests to a complete server. The memory of this server also contains the
+//! CoAP state of its peers.
 
 use crate::{
     Options,
@@ -142,7 +143,7 @@ fn leanest_peer(report: &mut Report) -> (&'static str, Option<f64>) {
     least.map_or(("none", None), |(name, bytes)| (name, Some(bytes as f64)))
 }
 
-/// The server's side of many sessions, and a record of some of these sessions.
+/// The server's side of many sessions. For some of these sessions it also contains a record of the session's client.
 struct Crowd {
     stack: Ours,
     count: u32,

@@ -50,8 +50,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Returns the [`Start`] of the server and of the client, in this order. It contains the data with which a mote
-    /// begins. Outside this simulation, a bridge sends this data to a mote.
+    /// Returns the [`Start`] of the server and of the client, in this order. A [`Start`] contains the data with which a
+    /// mote begins. Outside this simulation, a bridge sends this data to a mote.
     pub fn starts(&self) -> [Start; 2] {
         [SERVER, CLIENT].map(|node| Start {
             seed: Secret::new(Stream::new(self.seed, node, Purpose::Crypto).seed()),
@@ -195,8 +195,8 @@ fn view(node: NodeId, own: &[[u8; 16]; 1]) -> tegmen_lowpan::Network<'_> {
 }
 
 /// Returns the instructions of a turn in which the packet `came` was received and `packets` were sent. The cost of a
-/// record with application data depends on the length of its content. A flight of a handshake that the node sends costs
-/// a third of the whole handshake.
+/// record with application data depends on the length of its content. If the node sends a flight of a handshake, the
+/// turn also costs a third of the instructions that the node needs for the whole handshake.
 fn instructions(costs: &Costs, node: NodeId, came: &[u8], packets: &[Vec<u8>]) -> u64 {
     let content = |packet: &[u8]| {
         let datagram = payload_of(packet);

@@ -66,7 +66,7 @@ pub struct Outcome {
     pub hungriest: Energy,
     /// The energy of one mote in microjoules: the mean over all motes that make readings.
     pub energy: Energy,
-    /// Number of instructions that all motes executed together. Only motes that make readings are counted.
+    /// Number of instructions that all motes that make readings executed together.
     pub instructions: u64,
 }
 
@@ -817,8 +817,8 @@ const LATER: u64 = 4;
 const ACCOUNT: u64 = 5;
 /// The token of the alarm at which a node with a sleeping radio asks its parent for packets.
 const ASK_PARENT: u64 = 6;
-/// The token of the alarm for the first change of an address in the deployment's list. The next higher numbers are the
-/// tokens of the alarms for the other changes.
+/// The token of the alarm for the first move in the deployment's list of moves. A move changes the address of a node.
+/// The next higher numbers are the tokens of the alarms for the other moves.
 const MOVE: u64 = 7;
 /// Maximum time in microseconds from the end of a frame to the end of its acknowledgement, rounded up.
 const ACKNOWLEDGED_AFTER: Micros = 1000;

@@ -75,8 +75,9 @@ pub(super) fn rows(options: &Options, report: &mut Report) -> Result<(), Failure
     Ok(())
 }
 
-/// Lets each of the first `count` peers join a group. `group` returns the number of the group for a peer. Returns the
-/// rates of joins.
+/// Lets each of the first `count` peers join a group. `group` gets the number of a peer, and returns the number of the
+/// group that the peer joins. Returns the number of joins for each CPU second of the server, and then the number for
+/// each second of real time.
 fn join(
     (process, clients): (&Process, &mut Clients),
     count: u32,

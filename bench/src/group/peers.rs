@@ -13,8 +13,8 @@ use tegmen::{
 };
 use tegmen_bench_line::Failure;
 
-/// The program of another stack. The command `version` prints the version of the stack. Any other command prints the
-/// CPU time of the turns that the program has run.
+/// The program of another stack. The command `version` prints the version of the stack. Any other command runs a number
+/// of turns, and prints their CPU time. A turn seals and opens one record for each of the [`MANY`] members.
 struct Peer {
     name: &'static str,
     install: &'static str,

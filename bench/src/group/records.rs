@@ -35,7 +35,7 @@ const TURNS: u32 = 2_000;
 const ROOM: usize = 192;
 const PORT: u16 = 5684;
 
-/// The kind of records that a turn exchanges.
+/// The kind of records that members exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Traffic {
     /// Each of the other members sends a response to the measured member. The response is protected with the key of the

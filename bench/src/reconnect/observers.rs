@@ -81,8 +81,9 @@ async fn observe(name: &str, directory: &Path, state: Option<&Path>) -> Result<N
     Ok(notified)
 }
 
-/// Observes the value until the first successful notification, or response, that arrives after the server was started
-/// again. `back` contains the time of this start, or `None` before it. Returns the time when the notification arrived.
+/// Observes the value. Ends with the first successful response or notification that arrives after the second start of
+/// the server, and returns the time when it arrived. `back` contains the time of the second start, or `None` if the
+/// server has not been started again yet.
 async fn observer(
     address: SocketAddr,
     registered: Rc<Cell<u32>>,

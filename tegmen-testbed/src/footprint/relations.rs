@@ -136,8 +136,8 @@ const CLIENT: &str = "handshake client";
 const RAM: u64 = 32 * 1024;
 /// Maximum number of bytes that the protection of a group may add to the code of CoAP.
 const LISTENER_TEXT: u64 = 9 * 1024;
-/// Maximum number of bytes that delegation may add to the code of resumption. 84 of these bytes are the first records
-/// of the device's flash memory, which the image contains as a constant.
+/// Maximum number of bytes that delegation may add to the code of resumption. 84 of these bytes are a constant of the
+/// image: the first records of the device's flash memory.
 const DELEGATED_TEXT: u64 = 3_072;
 
 #[cfg(test)]

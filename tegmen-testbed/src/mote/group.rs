@@ -404,8 +404,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Sends everything that is due: handshake flights, retransmissions and responses. The next request is not sent
-    /// here.
+    /// Sends everything that is due: handshake flights, retransmissions and responses. Does not send the next request.
     fn send_due(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let mut flights = false;
         let mut out = [0; DATAGRAM];
@@ -548,7 +547,8 @@ pub(crate) const fn is_handshake(datagram: &[u8]) -> bool {
     matches!(datagram.first(), Some(20 | 22))
 }
 
-/// Number of handshakes for which the table of peers has memory. Node 0 performs only one handshake at a time.
+/// Number of handshakes for which the table of peers has memory. This is enough, because node 0 performs only one
+/// handshake at a time, and the other members perform handshakes only with node 0.
 const HANDSHAKES: usize = 2;
 /// The SenderID of node 0.
 const SENDER: u8 = 0;

@@ -32,7 +32,7 @@ pub(super) struct Contexts {
     kept: BTreeMap<u16, u64>,
     /// Number of challenges that were sent and are not yet reported.
     pub(super) challenges: u32,
-    /// Number of instructions that are not yet counted.
+    /// Number of instructions of OSCORE operations that are not yet added to the instructions of the node.
     pub(super) instructions: u64,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Payloads {
     costs: Costs,
     resource: Option<(u16, Resource)>,
     kept: (u16, u64),
-    /// Number of instructions that are not yet counted.
+    /// Number of instructions for protected payloads that are not yet added to the instructions of the node.
     pub(super) instructions: u64,
 }
 

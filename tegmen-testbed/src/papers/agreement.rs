@@ -78,7 +78,7 @@ pub struct Row {
     pub id: String,
     /// The file that contains the result of ns-3 for this case: `given` ([`GIVEN`]), or `measured` ([`MEASURED`]).
     pub file: Cow<'static, str>,
-    /// The source of the simulator's figures, which is a simulation.
+    /// The source of the simulator's figures. It is always [`Source::Simulated`].
     pub source: Source,
     /// Number of requests of the case, over all runs of the simulator.
     pub n: u64,

@@ -5,7 +5,7 @@ use super::canvas::{Anchor, Canvas, LINE, MARGIN, WIDTH, color, width, wrapped};
 use super::escape;
 use super::scale::{Scale, number};
 
-/// A group of bars with one label at its left. The group has one bar, and so one value, for each entry of the legend.
+/// A group of bars with one label above them. The group has one bar, and so one value, for each entry of the legend.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bars {
     /// The label of the group.
@@ -15,14 +15,14 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// Makes a row of two bars whose values have no intervals.
+    /// Makes a group of two bars. Their values are `one` and `other`, without intervals.
     pub fn pair(name: impl Into<String>, one: f64, other: f64) -> Self {
         Self { name: name.into(), values: vec![(one, None), (other, None)] }
     }
 }
 
-/// Draws rows of bars. The name of a row is above its bars, and each value follows its bar. `legend` contains the names
-/// of the bars in a row. The legend is not drawn if a row has only one bar.
+/// Draws groups of bars. The label of a group is above its bars, and each value follows its bar. `legend` contains the
+/// names of the bars in a group. The legend is not drawn if a group has only one bar.
 pub fn bars(title: &str, unit: &str, legend: &[&str], rows: &[Bars]) -> String {
     let mut canvas = Canvas::new(title);
     if legend.len() > 1 {

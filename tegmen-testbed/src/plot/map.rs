@@ -14,7 +14,7 @@ pub struct Node {
 }
 
 /// Draws the map as SVG. The nodes are on rings around node 0, one ring for each number of hops. If no node has two
-/// children, they are in a row.
+/// children, the nodes are in a straight line.
 pub fn map(title: &str, nodes: &[Node]) -> String {
     let mut canvas = Canvas::new(title);
     let top = canvas.bottom + 10.0;

@@ -37,7 +37,7 @@ impl Bursts {
 }
 
 impl Links {
-    /// Makes an object for this number of nodes, without any link.
+    /// Makes a [`Links`] value for this number of nodes, without any link.
     pub fn none(nodes: usize) -> Self {
         Self {
             nodes,
@@ -91,7 +91,7 @@ impl Links {
         self.loss[index] = loss;
     }
 
-    /// Sets the bursts of losses on a link, or removes them with `None`.
+    /// Sets the bursts of losses on a link. Removes the link's bursts if `bursts` is `None`.
     pub fn set_bursts(&mut self, from: NodeId, to: NodeId, bursts: Option<Bursts>) {
         let index = self.index(from, to);
         self.bursts[index] = bursts;

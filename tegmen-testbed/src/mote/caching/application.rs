@@ -19,7 +19,7 @@ pub(super) struct Application {
     pub now: Instant,
     /// Number of requests that were served and whose cost is not yet counted.
     pub served: u32,
-    /// Number of replies from other proxies and from producers whose cost is not yet counted.
+    /// Number of replies whose cost is not yet counted. The replies came from other proxies and from producers.
     pub heard: u32,
     /// The requests of this node that have ended. Each entry has the peer, the request, and a flag that is true if the
     /// response contains a reading.

@@ -13,11 +13,12 @@ pub(super) struct Application {
     setup: Setup,
     /// Number of requests that were served and whose cost is not yet counted.
     pub(super) served: u32,
-    /// The tokens of requests to the group that the member answers later, over its DTLS session.
+    /// The tokens of received group requests. The member answers each of these requests later, over its DTLS session.
     pub(super) deferred: Vec<Vec<u8>>,
-    /// The responses to requests that were sent to the group. Each entry has the request and the address of the member.
+    /// The responses to requests that were sent to the group. Each entry has the request, and the address of the member
+    /// that sent the response.
     pub(super) heard: VecDeque<(RequestId, Address)>,
-    /// The separate requests to one member that have ended, each with a flag that is true if a response arrived.
+    /// The ended requests that were sent to only one member. Each entry has a flag that is true if a response arrived.
     pub(super) replies: VecDeque<(RequestId, bool)>,
 }
 

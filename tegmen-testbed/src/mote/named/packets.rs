@@ -19,8 +19,8 @@ pub struct Producer {
     number: u16,
     prefix: Vec<u8>,
     publisher: Publisher,
-    /// The end of the producer's lease of versions, which is stored in flash memory. The producer may use all versions
-    /// below this end.
+    /// The end of the producer's lease, which is a range of versions. The producer may use all versions below this end.
+    /// The end is stored in flash memory.
     kept: u64,
     signature: HmacKey,
     is_protected: bool,
