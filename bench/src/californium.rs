@@ -3,7 +3,7 @@
 use crate::program::target;
 use tegmen_bench_line::{Failure, IDENTITY};
 
-/// The command that installs these servers.
+/// The command that installs the servers of Californium.
 pub(crate) const INSTALL: &str = "apt-get install default-jdk-headless maven && bench/setup.sh californium";
 
 /// Returns the command line that starts the OSCORE server on a port of 127.0.0.1, with this number of contexts.

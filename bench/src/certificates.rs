@@ -228,7 +228,7 @@ fn draw(of: Certificates, directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The note for the report that describes the operations in these rows.
+/// The note in the report that describes the operations in the rows of this module.
 const NOTE: &str = "mutual handshakes: keys of secp256r1 or of RSA with 2048 bits, an agreement on the group that a stack likes \
                     best, AES-128-GCM, both ends in the time; bare operations are those of both of our ends: two key pairs \
                     and two agreements of x25519, two signatures made and six verified, without any message";

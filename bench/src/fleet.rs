@@ -84,8 +84,8 @@ impl Fleet {
         })
     }
 
-    /// Returns the number of a member's address, counted from the address [`FIRST`]. Each /24 network has 256 addresses,
-    /// of which members use only the first `of_prefix`.
+    /// Returns the number of a member's address, counted from the address [`FIRST`]. Each /24 network has 256
+    /// addresses, of which members use only the first `of_prefix`.
     const fn in_crowd(&self, member: u32) -> u32 {
         self.first + member / self.of_prefix * 256 + member % self.of_prefix
     }
@@ -106,7 +106,7 @@ impl Fleet {
         tegmen::time::Instant::from_micros(1_000_000 + self.begin.elapsed().as_micros() as u64)
     }
 
-    /// Begins a handshake of a member. It replaces a handshake of this member that is not complete.
+    /// Begins a handshake of a member. The new handshake replaces an incomplete handshake of the same member.
     pub(crate) fn connect(&mut self, member: u32) -> Result<(), Failure> {
         let path = self.path(member);
         let now = self.now();

@@ -2,8 +2,8 @@
 //! instructions for the same record alone.
 //!
 //! Every record belongs to another session than the previous record. With few sessions the CPU caches still contain the
-//! key schedule of each session. With many sessions the key of each record is expanded again. The AES instructions that
-//! are measured for comparison expand their keys in the same cases.
+//! key schedule of each session. With many sessions the key of each record is expanded again. In a measurement with
+//! many sessions, the time of the AES instructions alone also includes the expansion of the keys.
 
 use crate::{
     Options,
@@ -169,7 +169,7 @@ pub(crate) fn nanoseconds(work: impl FnOnce() -> Result<(), Failure>) -> Result<
     Ok(cpu_time()?.saturating_sub(start).as_nanos() as f64)
 }
 
-/// The note for the report that describes the work in these rows.
+/// The note in the report that describes the work in the rows of this module.
 pub(crate) const NOTE: &str = "records at the limit: ours is the mean time of one seal or of one open through our \
                                endpoint, each record of another session than the one before; peer is the AES rounds \
                                of the same record and, where keys are expanded, the expansion; surplus is ours \

@@ -20,7 +20,7 @@ pub(crate) const WINDOW: usize = BATCH_MAX;
 pub(crate) enum Answer {
     /// A 2.05 Content response that has the token of the request.
     Content,
-    /// The bytes of the request itself, which an echo server sends.
+    /// The bytes of the request itself. An echo server answers with these bytes.
     Echo,
 }
 

@@ -292,7 +292,7 @@ fn packet(element: &[u8]) -> &[u8] {
     fragment.unwrap_or(element)
 }
 
-/// Starts the thread of the producer, which registers the prefix of its names at the forwarder.
+/// Starts the thread of the producer. The producer registers the prefix of its names at the forwarder.
 fn produce(socket: &Path, produced: Arc<AtomicU64>) -> Result<JoinHandle<()>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -9,7 +9,7 @@ use std::{
 };
 use tegmen_bench_line::{Certificates, Command, Failure, Reply};
 
-/// The name of the directory for certificates, which is in the target directory.
+/// The name of the directory for certificates. This directory is in the target directory.
 pub(crate) const CERTIFICATES: &str = "bench-certificates";
 
 /// A DTLS stack that can be measured.
@@ -51,7 +51,7 @@ impl Candidate {
         self.start_as(self.words()?)
     }
 
-    /// Starts Tegmen's program of another commit, which is in the directory `programs`.
+    /// Starts Tegmen's program in the directory `programs`, which contains the programs of another commit.
     pub(crate) fn start_base(programs: &Path) -> Result<Program, Failure> {
         BASE_CANDIDATE.start_as(vec![programs.join("tegmen-bench").to_string_lossy().into_owned(), "ours".into()])
     }
@@ -152,7 +152,7 @@ fn valgrind_version() -> Result<String, Failure> {
 /// The command that installs valgrind.
 const VALGRIND_INSTALL: &str = "apt-get install valgrind";
 
-/// A running program of a candidate, which waits for commands.
+/// A running program of a candidate. The program waits for commands.
 pub(crate) struct Program {
     /// The stack.
     pub(crate) candidate: &'static Candidate,

@@ -187,9 +187,9 @@ pub(crate) struct Instructions {
 pub(crate) struct Absent {
     /// Name of the candidate.
     pub(crate) name: &'static str,
-    /// The reason why it was not measured.
+    /// The reason why the candidate was not measured.
     pub(crate) reason: String,
-    /// The steps that a user must do to install it.
+    /// The steps that a user must do to install the candidate.
     pub(crate) install: String,
 }
 
@@ -352,7 +352,7 @@ pub(crate) fn median(numbers: &[f64]) -> Option<f64> {
     Some(f64::midpoint(*low, *high))
 }
 
-/// Returns the two of these numbers that are the bounds of a 95 % interval. With a probability of at least 95 % the
+/// Returns two of the numbers in `numbers`: the bounds of a 95 % interval. With a probability of at least 95 % the
 /// interval contains the median of the distribution from which the numbers come. This holds for every distribution,
 /// because each number is below the median with a probability of one half. Returns `None` if there are too few numbers.
 pub(crate) fn interval(numbers: &[f64]) -> Option<[f64; 2]> {

@@ -1,5 +1,5 @@
-//! CoAP with a protected payload. This is the protocol "CoAP (Protected)" in the comparison of content object security.
-//! For any other purpose use [OSCORE](tegmen::oscore).
+//! CoAP with a protected payload. This is the protocol "CoAP (Protected)" of the paper on content object security. Use
+//! it only to reproduce this paper. For any other purpose use [OSCORE](tegmen::oscore).
 //!
 //! A producer encrypts the payload of its responses with AES-128-CCM. The key identifier (2 bytes) and the variable
 //! part of the nonce (2 bytes) precede the encrypted payload, and the tag (8 bytes) follows. This adds 12 bytes. The

@@ -130,7 +130,7 @@ impl Costs {
         self.open * blocks(len) / blocks(64)
     }
 
-    /// Returns the cost of sealing or opening a payload of `len` bytes that has no record header. No image counts this
+    /// Returns the cost of sealing or opening a payload of `len` bytes without a record header. No image counts this
     /// operation, so the cost of sealing a record of 64 bytes is multiplied by the ratio of the numbers of AES blocks.
     pub const fn payload_of(&self, len: usize) -> u64 {
         self.seal * (blocks(len) - 1) / blocks(64)

@@ -236,7 +236,7 @@ pub enum Error {
     MissingTool {
         /// The missing tool.
         tool: String,
-        /// The software packages that contain it.
+        /// The software packages that contain the tool.
         packages: String,
     },
     /// A program failed. Contains its command and its standard error.
@@ -255,7 +255,7 @@ pub enum Error {
         /// The operation.
         operation: String,
     },
-    /// An image contains an instruction from a part of the core library that this image must not contain.
+    /// An image contains an instruction from a part of the core library. The image must not contain this part.
     Linked {
         /// The image.
         image: String,

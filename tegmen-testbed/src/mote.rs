@@ -198,7 +198,7 @@ struct Attached<S: ExchangeStorage = Storage>(Option<Box<Exchanges<S>>>);
 
 type Storage = Fixed<1, MESSAGE, 8, 1024>;
 
-/// The features of a node that supports OSCORE and no other feature.
+/// The optional features of a node. The only such feature is OSCORE.
 type Features = Parts<(), (), Contexts>;
 
 const fn features(oscore: Contexts) -> Features {
@@ -239,7 +239,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
 
     /// Lets the node try again after a failed handshake, or after a request without a response. The first pause has the
     /// length `pause`, and each further pause is twice as long. A node with a ticket first uses a ticket of an ended
-    /// epoch, which the server refuses. After the first pause it uses its valid ticket.
+    /// epoch. The server refuses this ticket. After the first pause the node uses its valid ticket.
     fn returns(&mut self, pause: Duration) {
         if self.resumed.is_some() {
             let stale = roles::of_earlier_epoch(self.number, self.messages.seed());
@@ -353,7 +353,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         Some(())
     }
 
-    /// Passes a datagram to the simulation, and counts the instructions that protect it.
+    /// Passes a datagram to the simulation, and counts the instructions that the protection of the datagram needs.
     fn send(&mut self, to: Address, datagram: &[u8], wishes: &mut Vec<Wish>) {
         if let Some(content) = self.application_data(datagram) {
             self.instructions += self.setup.costs.seal_of(content);

@@ -18,7 +18,8 @@ pub mod two_way;
 
 use tegmen::dtls::Records;
 
-/// Returns the number of records in a datagram. In these papers each record contains one message.
+/// Returns the number of records in a datagram. The plans use it as the number of messages, because each record of
+/// their handshakes contains one message.
 fn records(datagram: &[u8]) -> usize {
     let mut datagram = datagram.to_vec();
     let mut records = Records::new(&mut datagram);

@@ -811,7 +811,7 @@ const READ: u64 = 1;
 const LEAVE: u64 = 2;
 /// The token of the alarm at which the timer of a node's stack fires.
 const POLL: u64 = 3;
-/// The token of the alarm at which a frame or packet is sent that was planned with [`World::send_later`].
+/// The token of the alarm at which a node sends the frame or packet that [`World::send_later`] has planned.
 const LATER: u64 = 4;
 /// The token of the alarm at which the activity of the radios is read, a millisecond after a milestone.
 const ACCOUNT: u64 = 5;

@@ -85,9 +85,11 @@ pub struct Activity {
     pub sending: Micros,
     /// Time in microseconds for which the station sent acknowledgements. It is part of [`Self::sending`].
     pub acknowledging: Micros,
-    /// Time in microseconds of the frames and acknowledgements for this station that it received completely.
+    /// Time in microseconds for which the station received frames and acknowledgements that were for this station. A
+    /// frame that it did not receive completely does not count.
     pub receiving: Micros,
-    /// Time in microseconds of the frames for other stations that this station received completely.
+    /// Time in microseconds for which the station received frames that were for other stations. A frame that it did not
+    /// receive completely does not count.
     pub overhearing: Micros,
     /// Number of frames that the station gave up because the channel was busy.
     pub busy: u64,

@@ -45,7 +45,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// Number of entries in a device's list of refused connections.
 pub(super) const PLACES: usize = 4;
 
-/// The memory of a device that is never restarted. It contains the first epoch until the device has loaded it.
+/// The memory of a device that is never restarted. It contains the first epoch until the device has loaded this epoch.
 pub(super) struct Ram(pub(super) Option<Epoch>);
 
 impl Memory for Ram {

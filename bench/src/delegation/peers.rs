@@ -133,8 +133,8 @@ impl Peers {
         Path { local: local.into(), remote: remote.into() }
     }
 
-    /// Begins a handshake of a peer, which replaces its previous session. If `with_ticket` is true and the peer has a
-    /// ticket, the peer resumes the session of this ticket. Otherwise it uses its certificate.
+    /// Begins a handshake of a peer. The new session replaces the previous session of the peer. If `with_ticket` is
+    /// true and the peer has a ticket, the peer resumes the session of this ticket. Otherwise it uses its certificate.
     pub(super) fn open(&mut self, peer: usize, remote: SocketAddr, with_ticket: bool) -> Result<(), Failure> {
         let (path, now) = (self.path(peer, remote), self.now());
         let Peer { endpoint, id, kept } = &mut self.each[peer];

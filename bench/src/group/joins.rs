@@ -1,4 +1,5 @@
-//! Measures joins of groups at their controller. Compares them with introspections in the same DTLS sessions.
+//! Measures how fast peers join groups at a controller. Compares the joins with introspections in the same DTLS
+//! sessions.
 
 use crate::{
     Options,

@@ -95,9 +95,9 @@ pub(super) fn rows(passes: usize, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sets the minimum rate of group records in a row that compares them with sessions. Two kinds of rows have no minimum,
-/// because the group does different work than the sessions: rows with [`Traffic::OneRequest`], and rows that compare
-/// the group with [`Channels`]. With [`Channels`] nothing searches for the session of a record.
+/// Sets the minimum rate of group records in a row that compares group records with sessions. Two kinds of rows have no
+/// minimum, because the group does different work than the sessions: rows with [`Traffic::OneRequest`], and rows that
+/// compare the group with [`Channels`]. With [`Channels`] nothing searches for the session of a record.
 fn judge(row: Row, traffic: Traffic) -> Row {
     if traffic == Traffic::OneRequest || row.peer_name != Sessions::NAME {
         return row;

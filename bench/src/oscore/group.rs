@@ -1,5 +1,5 @@
-//! Measures Group OSCORE in both modes, with the same GET and the same response as in the benchmark of OSCORE. Each
-//! mode is compared with the cryptographic work that it cannot avoid.
+//! Measures Group OSCORE in the group mode and in the pairwise mode, with the same GET and the same response as in the
+//! benchmark of OSCORE. Each mode is compared with the cryptographic work that it cannot avoid.
 
 use super::{COUNT, Pair, READING};
 use crate::{

@@ -24,7 +24,8 @@ pub(super) const COUNT: u32 = 3_000;
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum time without a message from the server. After this time an observer sends its request again.
 const ALIVE: Duration = Duration::from_secs(4);
-/// Time that the server has to write its state after all observers have registered. Then the server is killed.
+/// Time from the registration of the last observer until the server is killed. The server writes its state in this
+/// time.
 const BEFORE: Duration = Duration::from_secs(5);
 /// Time from the end of the server until it is started again.
 const WITHOUT: Duration = Duration::from_secs(1);

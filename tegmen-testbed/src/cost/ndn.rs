@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NdnCosts {
-    /// Creating an Interest at a consumer, and storing and sending it at its forwarder.
+    /// Creating an Interest at a consumer, and storing and sending this Interest at the forwarder of the consumer.
     pub create: u64,
     /// Sending an Interest again at a forwarder.
     pub again: u64,

@@ -5,8 +5,8 @@ use super::Error;
 
 /// Beginnings of the names of the images that must not contain code from [`FILES`].
 const IMAGES: [&str; 3] = ["blink_", "cosim_", "publisher"];
-/// Source files whose code must not be in these images. Each entry has a crate and the beginning of a file name. The
-/// files contain Block-wise transfer, Observe, OSCORE, and the queue of a node.
+/// Source files whose code must not be in the images of [`IMAGES`]. Each entry has a crate and the beginning of a file
+/// name. The files contain Block-wise transfer, Observe, OSCORE, and the queue of a node.
 const FILES: [(&str, &str); 11] = [
     ("tegmen-coap", "src/block.rs"),
     ("tegmen-coap", "src/observe.rs"),

@@ -44,7 +44,7 @@ fn source_of(line: &str) -> Option<(String, String)> {
     Some((krate.to_owned(), format!("src/{file}")))
 }
 
-/// The crate to which an address belongs if it has no line in another crate.
+/// The crate to which an address belongs if no source line of another crate belongs to the address.
 pub(super) const CORE: &str = "core";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Finds the places in an image that can panic. They are the branches to the panic functions of `core` in the
-//! disassembly of the image.
+//! Finds the places in the code of an image that can panic. Such a place is a branch to a panic function of `core` in
+//! the disassembly of the image.
 //!
 //! A place belongs to the crate whose source line contains the branch, after inlining.
 
@@ -32,7 +32,7 @@ impl fmt::Display for PanicPlace {
     }
 }
 
-/// Finds the places in an image that can panic.
+/// Finds the source lines of an image whose code can panic.
 pub(super) fn find(image: &Path) -> Result<Vec<PanicPlace>, Error> {
     let listing = output_of(Command::new("arm-none-eabi-objdump").arg("--disassemble").arg(image))?;
     let branches = branches(&listing);

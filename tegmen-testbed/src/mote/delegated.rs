@@ -14,7 +14,7 @@ use tegmen_tickets::TicketKeys;
 pub(crate) type Simulated = Device<NotKept, 16, 1, 32>;
 
 /// The memory of a device that never loses power, as in the laboratory. It contains the first epoch until the device
-/// has loaded it. It ignores everything that the device stores.
+/// has loaded this epoch. The memory ignores everything that the device stores.
 #[derive(Debug)]
 pub(crate) struct NotKept(Option<Epoch>);
 

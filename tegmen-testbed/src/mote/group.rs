@@ -241,7 +241,7 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         }
     }
 
-    /// Passes a datagram to the simulation, and counts the instructions that protect it.
+    /// Passes a datagram to the simulation, and counts the instructions that the protection of the datagram needs.
     fn send(&mut self, to: Address, datagram: &[u8], wishes: &mut Vec<Wish>) {
         let is_to_group = to.ip[0] == 0xff;
         if let Some(content) = self.content_len(datagram, is_to_group || !self.setup.protection.has_sessions()) {

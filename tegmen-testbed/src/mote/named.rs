@@ -108,8 +108,8 @@ impl NamedNode {
     }
 
     /// Makes the node `number` of a deployment. `parent` is its neighbour on the path to node 0. Node 0 produces the
-    /// readings of all nodes in `makers`. Each of these nodes requests its readings from node 0. `forwards` is true if
-    /// the path of another node contains this node.
+    /// readings of all nodes in `makers`. Each node in `makers` requests its own readings from node 0. `forwards` is
+    /// true if the path from another node to node 0 contains the node `number`.
     pub fn of_deployment(
         seed: u64,
         number: usize,

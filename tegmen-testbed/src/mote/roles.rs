@@ -145,7 +145,7 @@ fn returning_in<R: Provisioned + 'static, const OUTGOING: usize, const INCOMING:
 pub(super) const CONNECTION_ID: u8 = 8;
 /// Size in bytes of the buffer for sent messages in a handshake that resumes a session or has public keys.
 const LONG: usize = 400;
-/// Size in bytes of the buffer for a message that contains certificates, which is the longest message.
+/// Size in bytes of the buffer for the longest message, which is a message with certificates.
 const LONGEST: usize = 1400;
 /// The time at the delegation server when the run begins, in seconds since 1970.
 const TIME: u32 = 1_700_000_000;

@@ -58,8 +58,8 @@ pub struct Script {
     /// The time at which the node sends its [own turn](Self::own), for the first time or again; `None` if nothing is
     /// planned.
     due: Option<Instant>,
-    /// The time for which the node waits after it sends its own turn the next time. If the other node's turn has not
-    /// arrived by then, the node sends its own turn again.
+    /// The next timeout. After the node sends its [own turn](Self::own), it waits this time for the other node's turn.
+    /// If the other node's turn does not arrive, the node sends its own turn again.
     timeout: Duration,
     peer: Option<Address>,
     /// The time when the exchange began; `None` if it has not begun. Both nodes share this value.
@@ -83,8 +83,8 @@ impl Script {
         self.timeout = self.exchange.timeout;
     }
 
-    /// Returns the turn that this node sent last, or that it sends next. Returns `None` if the node waits for the first
-    /// turn of the exchange.
+    /// Returns the [`Turn`] that this node sent last, or that it sends next. Returns `None` if the node waits for the
+    /// first turn of the exchange.
     fn own(&self) -> Option<&Turn> {
         self.exchange.turns.get(self.hears.checked_sub(1)?)
     }

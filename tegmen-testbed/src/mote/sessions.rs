@@ -41,7 +41,7 @@ impl Resumed {
     }
 }
 
-/// The delegated sessions of a simulated device. The DTLS endpoint of the node finds them here.
+/// The delegated sessions of a simulated device. The DTLS endpoint of the node finds the sessions in this value.
 pub(crate) struct OfDevice(pub(crate) Rc<RefCell<Simulated>>);
 
 impl Resumption for OfDevice {

@@ -81,7 +81,7 @@ enum Scheme {
 
 impl Scheme {
     const ALL: [Self; 5] = [Self::CoapUni, Self::CoapMul, Self::UniUni, Self::MulUni, Self::MulMul];
-    /// The schemes with DTLS handshakes, which Axiom replaces.
+    /// The schemes that need DTLS handshakes. Axiom replaces these schemes.
     const WITH_HANDSHAKES: [Self; 2] = [Self::UniUni, Self::MulUni];
 
     const fn name(self) -> &'static str {

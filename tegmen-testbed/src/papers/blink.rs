@@ -290,7 +290,7 @@ impl Lab {
         assert_eq!(self.client.blinks.0, before + 1, "every blink is answered");
     }
 
-    /// Delivers the datagrams in `flying`, and all datagrams that the ends send after them, until neither end sends
+    /// Delivers the datagrams in `flying`, and all datagrams that the ends then send, until neither end sends
     /// another datagram. `dtls` is true in a DTLS session.
     fn deliver(&mut self, mut flying: VecDeque<Sent>, dtls: bool) {
         loop {

@@ -141,8 +141,8 @@ pub(super) fn delegated(tickets: bool) -> (Vec<Sent>, usize) {
 }
 
 /// Returns the datagrams of a peer that reconnects to a device whose epoch has ended. The first list has the handshake
-/// with a ticket of the previous epoch, which the device refuses. The second list has the handshake with a ticket of
-/// the current epoch, and then a request and its response.
+/// with a ticket of the previous epoch. The device refuses this ticket. The second list has the handshake with a ticket
+/// of the current epoch, and then a request and its response.
 pub(super) fn returned(request: &[u8], response: &[u8]) -> [Vec<Sent>; 2] {
     let (seed, of_peer) = ([2; PSK_LEN], in_first_epoch([1; PSK_LEN], NOW, TIME).0);
     let devices = [of_peer, in_epoch(second_epoch(seed), NOW, TIME)].map(RefCell::new);

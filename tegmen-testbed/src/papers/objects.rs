@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
 
-/// Writes a request for the temperature, which is a confirmable GET.
+/// Writes a request for the temperature: a confirmable GET.
 fn request(frame: &mut Frame<'_>, message_id: u16) {
     let builder = Builder::new(frame, MessageType::Confirmable, Code::GET, message_id, &TOKEN);
     builder.and_then(|mut message| message.path(PATH)).expect("room");

@@ -36,7 +36,8 @@ struct Flying {
 
 /// The receiving part of a node's radio.
 struct Receiver {
-    /// The time from which the receiver can lock on to a frame. It cannot do so while the radio sends or turns around.
+    /// The time from which the receiver can lock on to a frame. It cannot lock on while the radio sends, or changes
+    /// between receiving and sending.
     listens_from: Micros,
     lock: Option<Lock>,
 }

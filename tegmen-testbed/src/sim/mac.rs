@@ -26,10 +26,10 @@ pub(super) struct Outgoing {
 pub(super) enum State {
     Idle,
     Contends,
-    /// The radio turns around, and then sends the first frame in the queue.
+    /// The radio changes from receiving to sending, and then sends the first frame in the queue.
     Sends,
     AwaitsAcknowledgement,
-    /// The radio turns around, and then sends an acknowledgement with this sequence number.
+    /// The radio changes from receiving to sending, and then sends an acknowledgement with this sequence number.
     Acknowledges(u8),
 }
 
@@ -39,8 +39,8 @@ pub(super) struct Station {
     pub(super) sequence: u8,
     pub(super) activity: Activity,
     queue: VecDeque<Outgoing>,
-    /// A counter that increases when a medium access or a wait for an acknowledgement ends. An event with an older
-    /// number is outdated, and is ignored.
+    /// A counter that increases when a medium access or a wait for an acknowledgement ends. A planned event contains
+    /// the value of the counter. The event is ignored if the counter has increased since then.
     turn: u32,
     backoffs: u8,
     exponent: u8,

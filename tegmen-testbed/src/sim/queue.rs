@@ -1,4 +1,4 @@
-//! The queue of future events, which is a heap that is sorted by time. Events of the same microsecond are in the order
+//! The queue of future events: a heap that is sorted by time. Events of the same microsecond are in the order
 //! in which they were planned.
 
 use super::Micros;

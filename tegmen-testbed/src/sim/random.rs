@@ -39,8 +39,8 @@ impl Stream {
         Self::of_pair(seed, node, 0, purpose)
     }
 
-    /// Makes the stream of one link for `purpose`. The link leads from the node with the number `peer - 1` to the node
-    /// `node`.
+    /// Makes the stream of one link for `purpose`. The link leads from another node to the node `node`. `peer` is the
+    /// number of the other node plus 1.
     pub(super) fn of_pair(seed: u64, node: usize, peer: usize, purpose: Purpose) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream((purpose as u64) << 48 | (peer as u64) << 24 | node as u64);

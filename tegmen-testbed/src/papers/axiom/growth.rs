@@ -80,8 +80,8 @@ fn answered(results: &Results, id: String, case: Case, why: &str) -> Option<Figu
 pub(super) struct Churn {
     /// Frames of a handshake between a sender and the listener.
     handshake: f64,
-    /// Frames until the new listener has the keys of the group. They belong to a handshake with the controller, to a
-    /// request and its answer, and to the messages to the group that begin the next epoch.
+    /// Frames until the new listener has the keys of the group: the frames of a handshake with the controller, of a
+    /// request and its answer, and of the group messages that begin the next epoch.
     join: f64,
     /// Frames of the messages that begin an epoch after an eviction. These messages go to the group.
     evict: f64,

@@ -300,14 +300,15 @@ pub(super) const QUANTITIES: [Quantity; 4] = [
 ];
 
 impl Results {
-    /// Returns the mean of the number that `of` selects, over the runs of a case that have this number. Also returns
-    /// the number of these runs.
+    /// Calls `of` with the result of each run of a case. Returns the mean of the returned numbers, and the count of
+    /// these numbers.
     pub(super) fn mean(&self, case: Case, of: impl Fn(&Transaction) -> Option<f64>) -> (Mean, u64) {
         let values: Vec<f64> = self.of(case).iter().filter_map(of).collect();
         (interval::mean(&values), values.len() as u64)
     }
 
-    /// Makes a figure of a case from the runs that have the value; `None` if no run has it.
+    /// Makes a figure of a case: the mean of the numbers that `of` returns for the runs of the case. Returns `None` if
+    /// `of` returns no number.
     pub(super) fn figure(
         &self,
         (id, case): (String, Case),

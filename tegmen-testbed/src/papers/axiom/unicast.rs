@@ -34,7 +34,7 @@ pub(super) struct Unicast {
 pub(super) struct Flow {
     /// Number of frames of an exchange, including the MAC layer's acknowledgements.
     pub(super) frames: Mean,
-    /// Total length of these frames in bytes.
+    /// Total length of the frames of an exchange in bytes, including the MAC layer's acknowledgements.
     pub(super) bytes: Mean,
     /// Number of runs.
     pub(super) runs: u64,

@@ -1,8 +1,9 @@
 //! The plan `blink`: all figures of the Blink paper, compared with Tegmen.
 //!
-//! Bytes are measured in frames that Tegmen writes. There are two comparisons of time and energy. The first compares
-//! the energies that the paper prints with the energies that follow from the paper's model of its board. The second
-//! compares the times and energies of the paper with those that the instructions of Tegmen would need on this board.
+//! The numbers of bytes come from frames that Tegmen writes. Time and energy are compared twice. The first comparison
+//! is between the energies that the paper prints and the energies that follow from the paper's model of its board. The
+//! second comparison is between the times and energies of the paper and those that the instructions of Tegmen would
+//! need on this board.
 
 use super::{ORDER, Profile, Run, plan};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Costs, Memory};
@@ -58,7 +59,7 @@ fn frame_len(datagram: &[u8], by_client: bool) -> usize {
     frames(from, to, 64, datagram).first().map_or(0, Vec::len)
 }
 
-/// Compares table I with the firmware of Tegmen, which runs on another processor.
+/// Compares table I with the firmware of Tegmen. This firmware runs on another processor than the paper's firmware.
 fn memory(paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (name, image) in [("secured", "blink_server"), ("unsecured", "coap")] {

@@ -1,7 +1,7 @@
 //! Simulates the end of the epochs of 1,000 devices. For each device the server opens a session with the device, and
-//! begins the next epoch. Then one peer of the device sends its ticket of the previous epoch, which the device refuses.
-//! The peer gets another ticket from the server, and resumes its session. The server and the peers are on the Internet,
-//! beyond node 0.
+//! begins the next epoch. Then one peer of the device sends its ticket of the previous epoch. The device refuses this
+//! ticket. The peer gets another ticket from the server, and resumes its session. The server and the peers are on the
+//! Internet, beyond node 0.
 //!
 //! Two ends in this process make the datagrams. A turn consists of the datagrams that one end sends together. The
 //! simulator carries each turn when the previous turn has arrived completely.

@@ -14,8 +14,8 @@ pub(super) const NAMES: [&str; 4] = [
     "handshake_rsa_2048_server",
 ];
 
-/// The first byte of the datagrams of these handshakes. No content type of DTLS has this value. The second byte is the
-/// number of records.
+/// The first byte of a datagram that represents records of a handshake with RSA keys. No content type of DTLS has this
+/// value. The second byte of the datagram is the number of records.
 const MARK: u8 = 0xff;
 
 /// Returns the number of DTLS records that a datagram represents.
