@@ -117,8 +117,9 @@ fn storm_rows(storms: &[Storm]) -> Vec<Row> {
     ]
 }
 
-/// Returns the rows of the report for the data that the server still has when all delegations are over: the number of
-/// rows in its database, of entries in its memory, and of peers to which it has assigned a number.
+/// Returns three rows of the report for the data that the server still has when all delegations are over. The first is
+/// for the number of rows in the server's database. The second is for the number of entries in the server's memory. The
+/// third is for the number of peers to which the server has assigned a number.
 fn left_rows(state: &State) -> Vec<Row> {
     let row = |what: &str, unit, ours: usize| {
         let judged: Judged = Limit::AtMost(0.0).judge("ours", Some(ours as f64)).binding();

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 /// The advice for a deployment, and the figures from which it follows.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Advice {
-    /// The figures of each case with each protection.
+    /// The figures of each [case](crate::deployment::Case) of the deployment with each protection.
     pub table: Vec<Summary>,
-    /// The recommendation. It has one text for each case of the deployment.
+    /// The recommendation. It has one text for each [case](crate::deployment::Case) of the deployment.
     pub recommendation: Vec<String>,
 }
 

@@ -12,8 +12,8 @@
 //!
 //! A key must belong to one producer, which chooses the URIs of its resources itself. Two URIs whose hashes begin with
 //! the same 56 bits would otherwise use the same nonces. A resource can send 2^16 messages under one key. The producer
-//! leases message numbers: it stores the end of the lease before it uses the first number of the lease. So no power cut
-//! repeats a number.
+//! leases message numbers: it stores the end of the lease before it uses the first number of the lease. So the
+//! producer uses no number twice, even after a power cut.
 
 use std::fmt;
 use std::ops::Range;

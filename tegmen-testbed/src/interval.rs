@@ -32,9 +32,10 @@ pub fn mean(values: &[f64]) -> Mean {
     Mean { mean, interval: Some([mean - half, mean + half]) }
 }
 
-/// Returns the share of hits among the cases of all runs. Each entry has the number of hits and the number of cases of
-/// a run. Two intervals are computed: Wilson's interval for all cases together, and Student's interval for the runs.
-/// The result has the wider interval, because the cases of one run may depend on each other.
+/// Returns the share of hits among the cases of all runs. For example, a case is a request, and a hit is an answered
+/// request. Each entry has the number of hits and the number of cases of a run. Two intervals are computed: Wilson's
+/// interval for all cases together, and Student's interval for the runs. The result has the wider interval, because the
+/// cases of one run may depend on each other.
 pub fn share(runs: &[(u64, u64)]) -> Mean {
     let (hits, cases) = runs.iter().fold((0, 0), |(hits, cases), run| (hits + run.0, cases + run.1));
     if cases == 0 {

@@ -26,7 +26,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The result of a case with one protection, over all its runs.
+/// The result of all runs of a [case](crate::deployment::Case) with one protection.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Summary {
     /// The settings that distinguish this case from the other cases of the plan.

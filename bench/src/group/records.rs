@@ -96,8 +96,8 @@ pub(super) fn rows(passes: usize, report: &mut Report) -> Result<(), Failure> {
 }
 
 /// Sets the minimum rate of group records in a row that compares group records with sessions. Two kinds of rows have no
-/// minimum, because the group does different work than the sessions: rows with [`Traffic::OneRequest`], and rows that
-/// compare the group with [`Channels`]. With [`Channels`] nothing searches for the session of a record.
+/// minimum. In rows with [`Traffic::OneRequest`] the measured member seals fewer records than the sessions. In rows
+/// that compare the group with [`Channels`], only the group searches for the sender of a record.
 fn judge(row: Row, traffic: Traffic) -> Row {
     if traffic == Traffic::OneRequest || row.peer_name != Sessions::NAME {
         return row;
@@ -215,7 +215,8 @@ impl<const KEY: usize> Group<KEY> {
         Ok(group)
     }
 
-    /// Seals and opens one record for each of the other members. `traffic` selects the sender of the record.
+    /// Seals and opens one record for each of the other members. `traffic` selects the sender of the record. With
+    /// [`Traffic::OneRequest`] only one record is sealed, and each of the other members opens it.
     pub(super) fn turn(&mut self, traffic: Traffic, content: &[u8]) -> Result<(), Failure> {
         match traffic {
             Traffic::Responses => {

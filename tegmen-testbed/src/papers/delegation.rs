@@ -17,7 +17,7 @@ use crate::figure::{Figure, Source, all_of};
 use crate::mote::delegated;
 use tegmen::dtls::Profile;
 
-/// The number of runs of the cases that the paper does not have.
+/// The number of runs of the simulated cases that the paper does not have. A case is one combination of settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Number of runs of each case that has one device.

@@ -20,7 +20,8 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    /// Makes a linear scale that ends at `most` or at the next mark. Its step is 1, 2 or 5 times a power of ten.
+    /// Makes a linear scale that ends at its first mark that is not below `most`. The step between the marks is 1, 2 or
+    /// 5 times a power of ten.
     pub(super) fn linear(most: f64) -> Self {
         if !(most.is_finite() && most > 0.0) {
             return Self::Linear { step: 1.0, end: 1.0 };

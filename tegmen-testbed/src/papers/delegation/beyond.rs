@@ -22,7 +22,8 @@ type Measured = Vec<(&'static str, f64)>;
 /// A function that makes the figures of a case from its runs.
 type Figures = Box<dyn Fn(&Runs) -> Vec<Figure>>;
 
-/// A case: the functions that run it, and the function that makes its figures.
+/// A case, which is one combination of settings of a simulation: the functions that run the case, and the function that
+/// makes its figures.
 struct Case {
     jobs: Vec<Job>,
     figures: Figures,
