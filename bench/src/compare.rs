@@ -1,9 +1,9 @@
 //! Compares two commits of Tegmen in one run. In each row and each pass, the working tree and the other commit are
 //! measured in turn.
 //!
-//! The other commit is checked out as a worktree in the target directory, and is built there. This program measures the
-//! servers of both commits with the two `tegmen` programs, and their DTLS stacks with the two `tegmen-bench ours`
-//! programs.
+//! The other commit is checked out as a worktree in the target directory, and is built there. Each commit has a
+//! `tegmen` program and a `tegmen-bench` program. This program measures the servers of both commits with the two
+//! `tegmen` programs, and the DTLS stacks of both commits with the two `tegmen-bench ours` programs.
 
 use crate::{
     Options, coap, dtls, isolation, oscore,

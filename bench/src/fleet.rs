@@ -32,7 +32,7 @@ pub(crate) struct Fleet {
     environment: Environment<HostCrypto>,
     begin: Instant,
     server: Address,
-    /// The number of the first member's address, counted from the address [`FIRST`].
+    /// The address of the first member, minus the address [`FIRST`].
     first: u32,
     /// The number of members in each network prefix.
     of_prefix: u32,
@@ -84,8 +84,8 @@ impl Fleet {
         })
     }
 
-    /// Returns the number of a member's address, counted from the address [`FIRST`]. Each /24 network has 256
-    /// addresses, of which members use only the first `of_prefix`.
+    /// Returns the address of a member, minus the address [`FIRST`]. Each /24 network has 256 addresses, of which
+    /// members use only the first `of_prefix`.
     const fn in_crowd(&self, member: u32) -> u32 {
         self.first + member / self.of_prefix * 256 + member % self.of_prefix
     }

@@ -248,7 +248,7 @@ pub enum Error {
     Elf(PathBuf, String),
     /// An image did not end in time, or ended with a failure. Contains the path of the image, and the reason.
     Image(PathBuf, String),
-    /// The ELF notes of an image name an operation that the image did not run.
+    /// The ELF notes of an image contain the name of an operation that the image did not run.
     NotMeasured {
         /// The image.
         image: PathBuf,

@@ -66,7 +66,7 @@ pub struct Outcome {
     pub hungriest: Energy,
     /// The energy of one mote in microjoules: the mean over all motes that make readings.
     pub energy: Energy,
-    /// Number of instructions that all motes that make readings executed together.
+    /// The sum of the instructions of all motes that make readings.
     pub instructions: u64,
 }
 

@@ -425,7 +425,7 @@ impl Handler for Counter {
     }
 }
 
-/// Returns `path` with the port of CoAP without DTLS at both ends (RFC 7252, section 6).
+/// Returns `path` with the port 5683 at both ends, which is the port of CoAP without DTLS (RFC 7252, section 6).
 fn plain(path: Path) -> Path {
     let unsecured = |address| Address { port: 5683, ..address };
     Path { local: unsecured(path.local), remote: unsecured(path.remote) }

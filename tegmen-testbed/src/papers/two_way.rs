@@ -307,7 +307,7 @@ struct Increases {
     sha1_only: Increase,
 }
 
-/// The increase of the round-trip time by a protection, compared with datagrams without protection.
+/// The difference between the round-trip times of protected datagrams and of datagrams without protection.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Increase {

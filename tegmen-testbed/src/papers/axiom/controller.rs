@@ -71,7 +71,7 @@ pub struct Repair {
     /// Each entry has a number of transmissions, and the number of members that do not reach the next epoch if each
     /// message is sent this number of times.
     pub missed: Vec<(u8, u32)>,
-    /// Number of members that do not reach the next epoch with the method without a key tree. Each separate message is
+    /// Number of members that do not reach the next epoch if the controller uses no key tree. Each separate message is
     /// sent once, and the MAC layer retransmits lost frames. The message that begins the epoch is sent once, without
     /// retransmissions.
     pub missed_point_to_point: u32,

@@ -42,7 +42,8 @@ fn eviction(eviction: &Eviction) -> Vec<Figure> {
     figures
 }
 
-/// Returns the figures of losses. A member that missed the next epoch requests the missed messages from the controller.
+/// Returns the figures of losses. A member that did not reach the next epoch requests the missed messages from the
+/// controller.
 fn repairs(repair: &Repair, unicast: &Unicast) -> Vec<Figure> {
     let Repair { loss, members, messages, ref missed, missed_point_to_point } = *repair;
     let id = |what: String| format!("rekeying/{}_members/{loss}_percent_lost/{what}", members + 1);

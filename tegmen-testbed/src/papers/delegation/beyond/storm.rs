@@ -81,8 +81,8 @@ fn figures(name: &str, is_delegated: bool, peers: u64, runs: &Runs) -> Vec<Figur
     figures
 }
 
-/// Compares delegation with certificates. Each figure is the time or the number of frames with delegation, in percent
-/// of the time or the number with certificates.
+/// Compares delegation with certificates. Each figure is a quantity with delegation, in percent of the same quantity
+/// with certificates. The quantity is a time, or a number of frames.
 pub(super) fn verdicts(effort: Effort, figures: &[Figure]) -> Vec<Figure> {
     let mut verdicts = Vec::new();
     for peers in effort.peers {
