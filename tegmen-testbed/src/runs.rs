@@ -205,7 +205,7 @@ impl Store {
     /// Makes a store in this folder. The store returns only results that the same program has stored.
     ///
     /// # Errors
-    /// If the folder cannot be made, or if the file of this program cannot be read.
+    /// If the folder cannot be made, or if the executable file of this program cannot be read.
     pub fn at(folder: &Path) -> std::io::Result<Self> {
         fs::create_dir_all(folder)?;
         Ok(Self { folder: Some(folder.into()), program: program()? })
@@ -267,8 +267,8 @@ fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Returns a number that identifies this program: a hash of its file. A changed program can compute other results, so
-/// its number must be different.
+/// Returns a number that identifies this program: a hash of its executable file. A changed program can compute other
+/// results, so its number must be different.
 fn program() -> std::io::Result<u64> {
     Ok(fnv(&fs::read(std::env::current_exe()?)?))
 }

@@ -98,7 +98,7 @@ struct Waiting {
 }
 
 impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
-    /// Creates a node. `members` has the addresses of the members for node 0, and is empty for every other node.
+    /// Creates a node. For node 0, `members` contains the addresses of the members. For every other node it is empty.
     pub fn new(seed: u64, number: usize, setup: Setup, asking: Asking, members: &[Address]) -> Self {
         let crypto = Compact::new(Stream::new(seed, number, Purpose::Crypto).seed());
         let mut environment = Environment::new(crypto);

@@ -1,6 +1,6 @@
 //! The plan `handshakes`: the cost of handshakes with certificates, raw public keys, pre-shared keys, tickets and
-//! session ids. The paper on delegation also measures handshakes without delegation, and the plan compares both costs.
-//! The figures of the paper are in `data/delegation.toml`.
+//! session ids. The paper on delegation also measures handshakes without delegation. The plan compares the costs in the
+//! paper with those of Tegmen. The figures of the paper are in `data/delegation.toml`.
 //!
 //! The bytes come from handshakes between two ends in this process. Memory and instructions are those of the firmware
 //! images, and were measured in QEMU. The plan [`delegation`](super::delegation) contains the delegated handshakes.

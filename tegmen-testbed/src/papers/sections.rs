@@ -249,8 +249,9 @@ pub(super) fn axiom(report: &mut Report<'_>, figures: &[Figure]) -> io::Result<(
     report.figures(figures)
 }
 
-/// Returns a line for each scheme. A figure becomes a point of the line if its name consists of a beginning, a number
-/// and an end. `around` returns the beginning and the end for a scheme. The number is the value on the horizontal axis.
+/// Returns a line of a plot for each scheme, which is one of the compared protocols. A figure becomes a point of the
+/// line if its name consists of a beginning, a number and an end. `around` returns the beginning and the end for a
+/// scheme. The number is the value on the horizontal axis.
 fn series(figures: &[Figure], around: impl Fn(&str) -> (String, String)) -> Vec<Series> {
     let of = |name: &&str| {
         let (start, end) = around(name);

@@ -140,8 +140,9 @@ const FIGURES: &[(&str, &str, Pick)] = &[
 ];
 
 /// Returns the key for the horizontal axis of a plot, and the lines of the plot. The key is the setting that has the
-/// most different numbers as values in the cases. There is a line for each protection and each combination of values of
-/// the other keys. Returns `None` if no key has at least three numbers, or if a case has no number for the key.
+/// largest count of different numeric values in the cases. There is a line for each protection and each combination of
+/// values of the other keys. Returns `None` if no key has at least three numbers, or if a case has no number for the
+/// key.
 fn series(summaries: &[Summary], pick: Pick) -> Option<(String, Vec<Series>)> {
     let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for (key, value) in summaries.iter().flat_map(|summary| &summary.case) {

@@ -36,7 +36,7 @@ pub fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
 /// Returns the text of a part that contains these runs.
 ///
 /// # Errors
-/// If the file of this program cannot be read.
+/// If the executable file of this program cannot be read.
 pub fn write(plan: &Plan, runs: &[Run]) -> std::io::Result<String> {
     let mut text = first_line(plan, program()?);
     let columns = columns();

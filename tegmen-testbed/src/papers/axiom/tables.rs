@@ -35,7 +35,7 @@ fn table1(paper: &Paper, results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Returns the figures of figure 10: the duration of the first transaction in seconds. There are figures for listeners
+/// Returns the values of figure 10: the duration of the first transaction in seconds. There are values for listeners
 /// that wait before they answer, as in the paper, and for listeners that do not wait.
 fn figure10(paper: &Paper, results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
@@ -87,7 +87,7 @@ fn table2(paper: &Paper, results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Returns the figures of figures 11 and 12: the energy of the first transaction in millijoules, at the sender and at a
+/// Returns the values of figures 11 and 12: the energy of the first transaction in millijoules, at the sender and at a
 /// listener.
 fn figures11and12(paper: &Paper, results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();

@@ -54,7 +54,7 @@ impl Case {
         Self { scheme, load, tag: 8, acknowledges: true, leisure: true, listeners: LISTENERS, loss: 0 }
     }
 
-    /// Returns the case with this tag length if its scheme uses records of the group, and otherwise the same case.
+    /// Sets the tag length of the case, if its scheme uses records of the group. Otherwise returns the case unchanged.
     const fn with_tag(self, tag: u8) -> Self {
         if self.scheme.protection().is_in_group() { Self { tag, ..self } } else { self }
     }

@@ -54,7 +54,7 @@ fn overheads(paper: &Paper, exchanges: &BTreeMap<&str, [Built; 2]>) -> Vec<Figur
     figures
 }
 
-/// Returns the figures of figure 3: the number of frames for each message, and the lengths of their headers.
+/// Returns the values of figure 3: the number of frames for each message, and the lengths of their headers.
 fn packets(paper: &Paper, exchanges: &BTreeMap<&str, [Built; 2]>) -> Vec<Figure> {
     let mut figures = Vec::new();
     let frame = frames_of(&exchanges["coap"][0].datagram, true).concat();

@@ -252,7 +252,7 @@ fn protection(name: &str) -> Protection {
     known.map(|(protection, _)| *protection).expect("a test reads the file")
 }
 
-/// Returns the figures of the left part of figure 9, for requests over one hop.
+/// Returns the values of the left part of figure 9, for requests over one hop.
 fn single_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (name, printed) in &paper.fig9.single_hop_median_ms {
@@ -318,7 +318,7 @@ fn recovery(results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     figures.into_iter().map(|figure| all_runs(figure, results, REBOOTING)).collect()
 }
 
-/// Returns the figures of the right part of figure 9, for requests over several hops.
+/// Returns the values of the right part of figure 9, for requests over several hops.
 fn multi_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (place, what, unit, printed) in [
