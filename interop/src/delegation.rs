@@ -65,8 +65,8 @@ const SERVER_NAME: u16 = 0;
 const NOT_READ: &str =
     "it does not read a ServerHello with an empty server_name (RFC 6066, section 3): it repeats its ClientHello";
 
-/// Returns the name of the scenario in which a session is resumed by `by`. The scenario in which the peer resumes a
-/// session at the device has the same name as the scenario in which the device resumes a session at the peer.
+/// Returns the name of the scenario in which a session is resumed with a ticket or by its session id; `by` selects one
+/// of the two. The name does not depend on which side resumes the session, the peer or the device.
 pub(crate) fn row(by: By) -> &'static str {
     match by {
         By::Ticket => "delegation, resumed with a ticket",

@@ -53,8 +53,8 @@ impl<A: Part, B: Part, C: Part> Part for (A, B, C) {
     }
 }
 
-/// The first parameter of the path. It adds no description, because the OpenAPI document takes the description from the
-/// path.
+/// The first parameter of the path. This type adds nothing to the OpenAPI document: the parameters of a path are
+/// described there together with the path.
 pub(crate) struct Name(pub(crate) String);
 
 impl Part for Name {

@@ -1,4 +1,4 @@
-//! `tegmen bridge`: carries the packets of a mote on a serial line to real sockets.
+//! `tegmen bridge`: reads the packets of a mote from a serial line, and sends them over real sockets.
 
 use clap::Args;
 use std::net::Ipv6Addr;

@@ -151,8 +151,8 @@ impl Figure {
         Self::new(id, None, Some(f64::from(u8::from(holds))), "assertion", verdict)
     }
 
-    /// Sets the source of Tegmen's value. If the source is [`Source::Paper`], Tegmen has no value of its own, so the
-    /// value moves from [`Self::ours`] to [`Self::derived`].
+    /// Sets the source of the value in [`Self::ours`]. If the source is [`Source::Paper`], the value was computed from
+    /// the paper and not measured with Tegmen, so it moves to [`Self::derived`].
     pub fn of(mut self, source: Source) -> Self {
         if self.ours.is_some() {
             self.source = Some(source);

@@ -354,7 +354,8 @@ fn element(kind: Type, value: &[u8]) -> Vec<u8> {
     out.written().to_vec()
 }
 
-/// Checks that the packets are equal. `longest` is the maximum length of a component in bytes.
+/// Checks that `program` and Tegmen write the same bytes for each of [`PACKETS`] random packets. `longest` is the maximum
+/// length of a component of a name in bytes.
 pub(super) fn are_equal(scene: &Scene, program: &Built, longest: u64) -> Check {
     let keys = Keys::new()?;
     let mut crypto = RustCrypto::new([1; 32]);

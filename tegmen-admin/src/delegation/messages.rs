@@ -33,7 +33,7 @@ pub(crate) struct WantedConfig {
     /// The tags with which rules of the policy name the device.
     #[serde(default)]
     tags: Vec<String>,
-    /// The number of entries in the device's list of refused connections.
+    /// Maximum number of entries in the device's list of refused connections.
     #[serde(default = "places")]
     #[schemars(range(min = 1))]
     places: u32,

@@ -34,7 +34,8 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Sessions {
     by_origin: HashMap<Origin, (Session, u64)>,
-    /// The total number of uses of all sessions, so that the session that was not used for the longest time is known.
+    /// The total number of uses of all sessions. Each session has the value of this counter at its last use, so the
+    /// session with the lowest value was not used for the longest time.
     uses: u64,
 }
 

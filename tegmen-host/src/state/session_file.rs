@@ -40,7 +40,7 @@ impl SessionFile {
 
     /// Returns the stored session and the end of its lease, if the peer of the session is `with`. The session may use
     /// only record numbers below this end, which is already on disk. A second call returns `None`. If the previous
-    /// process ended in order ([`Self::park`]), the session continues at its next number. After a crash or a power cut,
+    /// process called [`Self::park`] before it ended, the session continues at its next number. After a crash or a power cut,
     /// the session skips all numbers of its last lease, and its replay window is lost.
     ///
     /// # Errors

@@ -398,7 +398,7 @@ fn admit<C: Crypto, A: PeerExchanges, X: OpenedRequest>(
 /// the member.
 ///
 /// # Errors
-/// The outcome and the option of the challenge.
+/// The response to the request, and the Echo option with which the node challenges the member.
 fn challenge_member<X: OpenedRequest>(
     groups: &mut impl Groups,
     sender: &Sender<'_, X>,
