@@ -19,7 +19,9 @@
 #   ./ci.sh crash           power cuts, restores, copies and double starts: no nonce twice, no replay
 #   ./ci.sh power           ten thousand power cuts under SQLite: no acknowledged write lost, and each sync is needed
 #   ./ci.sh cluster         replicas and etcd, killed and cut off under load: nothing lost, nothing twice; needs root, not of the gate
-#   ./ci.sh motes           the examples for motes: smoltcp and embedded-nal-async, under QEMU and on this host; not of the gate
+#   ./ci.sh targets         the core on other processors, and all with the oldest compiler; not of the gate
+#   ./ci.sh api             the public items of each library are those in api/; also: api --update; not of the gate
+#   ./ci.sh motes           the examples for motes: smoltcp, embassy-net and embedded-nal-async, under QEMU and on this host; not of the gate
 #   ./ci.sh groups          a group of twenty processes, with losses, evictions and a killed controller; needs root, not of the gate
 #   ./ci.sh dist            a static binary, a Debian package, a container image, the alert rules
 #   ./ci.sh long            one hour of fuzzing and 100,000 simulated seeds; the corpus grows
@@ -67,10 +69,41 @@ need_target() {
     return 1
 }
 
+# need_toolchain NAME [COMPONENT...]: another version of the compiler, with components.
+need_toolchain() {
+    local name=$1
+    shift
+    rustc "+$name" --version >/dev/null 2>&1 ||
+        rustup toolchain install "$name" --profile minimal --no-self-update >/dev/null 2>&1 ||
+        { echo "missing; type: rustup toolchain install $name --profile minimal" >&2; return 1; }
+    [ $# = 0 ] || rustup component add --toolchain "$name" "$@" >/dev/null 2>&1 ||
+        { echo "missing; type: rustup component add --toolchain $name $*" >&2; return 1; }
+}
+
+# need_program NAME VERSION: a program of this name from crates.io, which cargo compiles.
+need_program() {
+    cargo install --list | grep -qx "$1 v$2:" && return
+    cargo install --locked --quiet "$1" --version "$2" && return
+    echo "missing; type: cargo install --locked $1 --version $2" >&2
+    return 1
+}
+
 # The program that makes the book of docs/.
 mdbook=0.5.4
 # The program that decodes the logs of the examples for motes.
 defmt_print=1.2.0
+# The program that lists public items.
+public_api=0.52.0
+# The compiler that describes public items in the format that this program reads.
+nightly=nightly-2026-05-20
+
+# The libraries that need neither an operating system nor C, and those for hosts: together those that are published.
+core=(tegmen-base tegmen-coap tegmen-oscore tegmen tegmen-lowpan tegmen-x509 tegmen-tickets tegmen-protokey tegmen-flash
+    tegmen-delegation tegmen-ndn tegmen-proxy tegmen-edhoc)
+hosted=(tegmen-ndn-host tegmen-accel tegmen-store tegmen-control tegmen-trust tegmen-host tegmen-admin)
+
+# each CRATE...: the option -p for each crate.
+each() { printf -- '-p %s ' "$@"; }
 
 # Options of every unoptimized build of the workspace. The whole gate adds keys in a TPM, so lint and test do the work of the
 # step tpm. It also compiles with Clippy's driver, which is rustc with further lints, so that one build checks and tests.
@@ -176,7 +209,8 @@ step_package() {
     local options=(--offline --locked --allow-dirty --quiet)
     # Cargo does not unpack a package again if one of the same version lies there from an earlier run.
     rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/tegmen-*
-    cargo package "${options[@]}" --no-verify -p tegmen-base -p tegmen-coap -p tegmen-oscore -p tegmen -p tegmen-lowpan -p tegmen-x509 -p tegmen-tickets -p tegmen-protokey -p tegmen-flash -p tegmen-delegation -p tegmen-ndn -p tegmen-proxy -p tegmen-edhoc -p tegmen-ndn-host -p tegmen-accel -p tegmen-store -p tegmen-control -p tegmen-trust -p tegmen-host -p tegmen-admin
+    # shellcheck disable=SC2046
+    cargo package "${options[@]}" --no-verify $(each "${core[@]}" "${hosted[@]}")
     cargo package "${options[@]}" -p tegmen-base -p tegmen-coap -p tegmen-oscore -p tegmen
 }
 
@@ -196,8 +230,9 @@ step_seeds() {
 # The core without std, without any feature, on a target that has neither an operating system nor a heap.
 step_nostd() {
     need rustc-web cargo-web rust-web-src
+    # shellcheck disable=SC2046
     PATH=/usr/bin:$PATH RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=target/nostd \
-        /usr/bin/cargo build -p tegmen-base -p tegmen-coap -p tegmen-oscore -p tegmen -p tegmen-lowpan -p tegmen-x509 -p tegmen-tickets -p tegmen-protokey -p tegmen-flash -p tegmen-delegation -p tegmen-ndn -p tegmen-proxy -p tegmen-edhoc --no-default-features --release -Zbuild-std=core --target thumbv7m-none-eabi --locked
+        /usr/bin/cargo build $(each "${core[@]}") --no-default-features --release -Zbuild-std=core --target thumbv7m-none-eabi --locked
     PATH=/usr/bin:$PATH RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=target/nostd \
         /usr/bin/cargo build -p tegmen --release -Zbuild-std=core --target thumbv7m-none-eabi --locked
 }
@@ -254,6 +289,45 @@ step_firmware() {
     # In the whole gate the step test ran this before.
     [ "$whole" = no ] || return 0
     cargo test --workspace "${unoptimized[@]}" --locked --quiet --test cosim -- --nocapture
+}
+
+# The unit tests and the vectors of the core run on a processor of 32 bits and on one with the other order of bytes, both
+# under QEMU. The core is also checked for macOS, and everything with the oldest compiler.
+step_targets() {
+    need gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross qemu-user
+    local target oldest
+    export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_LINKER=arm-linux-gnueabihf-gcc
+    export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_RUNNER="qemu-arm -L /usr/arm-linux-gnueabihf"
+    export CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_LINKER=s390x-linux-gnu-gcc
+    export CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_RUNNER="qemu-s390x -L /usr/s390x-linux-gnu"
+    # shellcheck disable=SC2046
+    for target in armv7-unknown-linux-gnueabihf s390x-unknown-linux-gnu; do
+        need_target $target
+        PROPTEST_CASES=${PROPTEST_CASES:-16} cargo test --locked --quiet --target $target $(each "${core[@]}" tegmen-accel) --lib --test vectors --test agreement
+    done
+    need_target aarch64-apple-darwin
+    # shellcheck disable=SC2046
+    cargo check --locked --quiet --target aarch64-apple-darwin $(each "${core[@]}")
+    oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    need_toolchain "$oldest"
+    CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/oldest cargo "+$oldest" check --locked --quiet --workspace
+}
+
+# The public items of each published library, with all its features.
+step_api() {
+    need_toolchain $nightly
+    need_program cargo-public-api $public_api
+    local crate out=target/api is_same=yes
+    mkdir -p $out api
+    for crate in "${core[@]}" "${hosted[@]}"; do
+        CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/nightly cargo +$nightly public-api -sss --all-features -p "$crate" >"$out/$crate.txt"
+        if [ "${1:-}" = --update ]; then
+            cp "$out/$crate.txt" "api/$crate.txt"
+        else
+            diff -u "api/$crate.txt" "$out/$crate.txt" || is_same=no
+        fi
+    done
+    [ $is_same = yes ] || { echo "the public items differ from those in api/; to keep the change, type: ./ci.sh api --update" >&2; return 1; }
 }
 
 # The examples for motes, under QEMU and on this host, against `tegmen serve`. Not of the gate, because the first run installs
@@ -421,8 +495,8 @@ if [ $# = 0 ]; then
     whole=yes
     set -- "${gate[@]}"
 fi
-# The steps with words of their own: red and mutants, and these with options.
-if [[ " red mutants prose " = *" $1 "* ]] || [[ " house layers words " = *" $1 "* && ${2:-} = --* ]]; then
+# The steps with words of their own, and these with options.
+if [[ " red mutants prose " = *" $1 "* ]] || [[ " house layers words api " = *" $1 "* && ${2:-} = --* ]]; then
     step=$1
     shift
     "step_$step" "$@"
@@ -454,7 +528,7 @@ finished() {
     took+=("$(printf '%-12s %3d min %02d s' "$1" $(((SECONDS - $2) / 60)) $(((SECONDS - $2) % 60)))")
 }
 for name in "$@"; do
-    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster groups motes decisions conformance mutants prose red deny long bench" >&2; exit 2; }
+    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster groups motes targets api decisions conformance mutants prose red deny long bench" >&2; exit 2; }
     if [ $whole = yes ] && [ -v "beside[$name]" ]; then
         echo "== $name begins in the background"
         begun[$name]=$SECONDS
