@@ -217,9 +217,14 @@ impl FaceTable {
         }
     }
 
-    /// Adds a face. Returns `None` if the table already contains the maximum number of faces.
+    /// Adds a face. Returns `None` if the table already contains the maximum number of faces, or if the system has no
+    /// random numbers.
     pub(crate) fn add(&mut self, mut face: Face) -> Option<FaceId> {
-        face.reliability = (self.reliable && matches!(face.link, Link::Udp(..))).then(Box::default);
+        if self.reliable && matches!(face.link, Link::Udp(..)) {
+            // The neighbour may remember the numbers of this node before a restart.
+            face.next_sequence = getrandom::u64().ok()?;
+            face.reliability = Some(Box::new(Reliability::beginning_at(getrandom::u64().ok()?)));
+        }
         if self.faces.len() - self.free.len() >= self.most {
             return None;
         }

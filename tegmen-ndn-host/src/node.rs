@@ -479,7 +479,7 @@ impl Shared {
         let Some(face) = self.faces.get(from) else { return };
         let (token, nack) = (packet.token.map_or_else(Token::default, Token::new), packet.nack);
         if let Some(part) = packet.part {
-            if face.reliability.as_mut().is_some_and(|reliability| !reliability.is_new(part.sequence)) {
+            if face.reliability.as_mut().is_some_and(|reliability| !reliability.is_new(now, part.sequence)) {
                 return;
             }
             if part.count > 1 {

@@ -19,6 +19,10 @@ const FIRST: u64 = 200_000;
 const LEAST: u64 = 50_000;
 const LONGEST: u64 = 1_000_000;
 
+/// The time for which the Sequence of a received LpPacket is stored. It is longer than all retransmissions of a neighbour
+/// take. A neighbour that restarts may use the same Sequences for other packets.
+const REMEMBERED: Duration = Duration::from_secs(5);
+
 /// The state of the reliability at one face.
 #[derive(Default)]
 pub(crate) struct Reliability {
@@ -26,9 +30,9 @@ pub(crate) struct Reliability {
     /// The LpPackets that wait for their acknowledgement, in the order in which they were sent.
     waiting: VecDeque<Waiting>,
     acks: VecDeque<u64>,
-    /// The Sequences of the last received fragments, by which the face recognizes a repeated fragment. The neighbour
-    /// repeats a fragment if its acknowledgement was lost.
-    fragments: VecDeque<u64>,
+    /// The Sequences of the last received LpPackets, each with the time of its arrival. The neighbour sends an LpPacket
+    /// again with the same Sequence if its acknowledgement was lost.
+    received: VecDeque<(u64, Instant)>,
     /// The smoothed round-trip time and its deviation, in microseconds; `None` before the first measurement.
     times: Option<(u64, u64)>,
 }
@@ -47,6 +51,11 @@ pub(crate) struct Lost {
 }
 
 impl Reliability {
+    /// Makes the state of a face whose first TxSequence is `next`.
+    pub(crate) fn beginning_at(next: u64) -> Self {
+        Self { next, ..Self::default() }
+    }
+
     /// Returns the TxSequence of the next LpPacket.
     pub(crate) const fn sequence(&mut self) -> u64 {
         let sequence = self.next;
@@ -69,15 +78,16 @@ impl Reliability {
         }
     }
 
-    /// Returns true if no fragment with this Sequence was received before, and records the Sequence.
-    pub(crate) fn is_new(&mut self, sequence: u64) -> bool {
-        if self.fragments.contains(&sequence) {
+    /// Returns true if no LpPacket with this Sequence was received in the last 5 seconds, and records the Sequence.
+    pub(crate) fn is_new(&mut self, now: Instant, sequence: u64) -> bool {
+        while self.received.pop_front_if(|(_, at)| at.after(REMEMBERED) <= now).is_some() {}
+        if self.received.iter().any(|(known, _)| *known == sequence) {
             return false;
         }
-        if self.fragments.len() == MOST {
-            self.fragments.pop_front();
+        if self.received.len() == MOST {
+            self.received.pop_front();
         }
-        self.fragments.push_back(sequence);
+        self.received.push_back((sequence, now));
         true
     }
 
@@ -176,10 +186,11 @@ mod tests {
             face.received(number);
         }
         for number in 0..10_000 {
-            assert!(face.is_new(number));
-            assert!(!face.is_new(number));
+            assert!(face.is_new(at(0), number));
+            assert!(!face.is_new(at(4_999), number));
         }
-        assert_eq!((face.waiting.len(), face.acks.len(), face.fragments.len()), (MOST, MOST_ACKS, MOST));
-        assert_eq!(face.take_acks(3), [0, 1, 2]);
+        assert_eq!((face.waiting.len(), face.acks.len(), face.received.len()), (MOST, MOST_ACKS, MOST));
+        assert!(face.is_new(at(5_000), 9_999));
+        assert_eq!((face.received.len(), face.take_acks(3)), (1, vec![0, 1, 2]));
     }
 }

@@ -321,6 +321,29 @@ async fn a_retransmitted_lp_packet_is_acknowledged_again_and_not_processed_again
     }
 }
 
+/// After a restart the neighbour has the same address, and its packets must not be taken for those before the restart.
+#[tokio::test]
+async fn packets_of_a_neighbour_that_restarts_are_processed() {
+    let far = Running::start(Config { reliable: true, ..all_links("restart-far") });
+    produce(far.addresses[2].clone(), "/far", 0).await;
+    let mut config = all_links("restart-near");
+    config.routes = vec![(name_bytes("/far").unwrap(), far.addresses[0].clone(), 1)];
+    config.reliable = true;
+    for number in 0..3 {
+        let near = Running::start(config.clone());
+        let FaceUri::Udp(address) = near.addresses[0] else { panic!("no UDP") };
+        config.udp = vec![address];
+        let mut client = Client::connect(&near.addresses[1]).await.unwrap();
+        // One Interest, which the client does not repeat.
+        let name = name_bytes(&format!("/far/{number}")).unwrap();
+        let name = Name::of_checked(&name);
+        let interest = Interest { name, nonce: Some([number; 4]), lifetime: Some(10_000), ..Interest::default() };
+        client.send(&interest_bytes(&interest).unwrap()).await.unwrap();
+        let received = tokio::time::timeout(Duration::from_secs(10), client.receive()).await;
+        assert!(matches!(received, Ok(Ok(Received::Data(_)))), "after {number} restarts");
+    }
+}
+
 /// Passes datagrams between a client and a server, and drops one of each `every` datagrams.
 async fn lossy_relay(server: FaceUri, every: u64) -> FaceUri {
     let FaceUri::Udp(server) = server else { panic!("a UDP address") };
