@@ -64,7 +64,14 @@ struct Wanted {
     challenges: u16,
     /// True if each account needs an external account binding.
     binding: bool,
+    /// The share of requests that the authority rejects with `badNonce`, in percent.
+    rejected: u8,
 }
+
+/// The default of Pebble for `Wanted::rejected`.
+const FEW: u8 = 5;
+/// A value of `Wanted::rejected` at which a client often has to repeat one request more than twice.
+const MANY: u8 = 60;
 
 /// Identifier and key of the external account binding.
 const BINDING: (&str, &str) = ("kid-1", "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W");
@@ -81,7 +88,7 @@ impl Authority {
     fn start(scene: &Scene, programs: &Programs, wanted: Wanted) -> Result<Self, String> {
         let [listen, management, names] =
             [free_port()?, free_port()?, free_port()?].map(|port| format!("127.0.0.1:{port}"));
-        let Wanted { valid, challenges, binding } = wanted;
+        let Wanted { valid, challenges, binding, rejected } = wanted;
         let keys = if binding { json!({ BINDING.0: BINDING.1 }) } else { json!({}) };
         let config = json!({ "pebble": {
             "listenAddress": listen,
@@ -115,8 +122,9 @@ impl Authority {
         let dns = scene.start_command(dns)?;
         let mut pebble = programs.pebble.command()?;
         pebble.args(["-config", "pebble.json", "-dnsserver", &names]);
-        // It waits for nothing, and asks for a proof each time. It refuses each fifth nonce, as it does by itself.
-        pebble.envs([("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_AUTHZREUSE", "0"), ("PEBBLE_WFE_NONCEREJECT", "20")]);
+        // It waits for nothing, and asks for a proof each time.
+        pebble.envs([("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_AUTHZREUSE", "0")]);
+        pebble.env("PEBBLE_WFE_NONCEREJECT", rejected.to_string());
         let pebble = scene.start_command(pebble)?;
         pebble.await_output("ACME directory available at", 0)?;
         let directory = format!("https://{listen}/dir");
@@ -194,15 +202,17 @@ impl Delegating {
 
     /// Waits until `is_it` is true for the certificate of the device.
     fn certificate(&self, scene: &Scene, is_it: impl Fn(&Value) -> bool) -> Result<Value, String> {
+        let mut last = Value::Null;
         loop {
-            let shown = self.command(scene, "root.key", &format!("delegation show {LAMP}"), &[])?;
+            let shown = self.command(scene, "root.key", &format!("delegation show {LAMP}"), &[]);
+            let late = |why| if Instant::now() > scene.deadline { format!("it stays {last}") } else { why };
+            let shown = shown.map_err(late)?;
             let shown: Value = serde_json::from_str(&shown).map_err(|_| shown)?;
-            let certificate = &shown["certificate"];
-            match is_it(certificate) {
-                true => return Ok(certificate.clone()),
-                false if Instant::now() > scene.deadline => return Err(format!("it stays {certificate}")),
-                false => sleep(PAUSE),
+            last = shown["certificate"].clone();
+            if is_it(&last) {
+                return Ok(last);
             }
+            sleep(PAUSE);
         }
     }
 
@@ -243,7 +253,8 @@ fn has_certificate(certificate: &Value) -> bool {
 fn issues(scene: &Scene, programs: &Programs) -> Check {
     Delegating::prepare(scene)?;
     let challenges = free_port()?;
-    let authority = Authority::start(scene, programs, Wanted { valid: LONG, challenges, binding: false })?;
+    let authority =
+        Authority::start(scene, programs, Wanted { valid: LONG, challenges, binding: false, rejected: MANY })?;
     authority.root(scene)?;
     let server = Delegating::start(scene, &authority.directory, challenges, &[])?;
     server.imprint(scene)?;
@@ -270,7 +281,8 @@ fn issues(scene: &Scene, programs: &Programs) -> Check {
 fn renews(scene: &Scene, programs: &Programs) -> Check {
     Delegating::prepare(scene)?;
     let challenges = free_port()?;
-    let authority = Authority::start(scene, programs, Wanted { valid: SHORT, challenges, binding: false })?;
+    let authority =
+        Authority::start(scene, programs, Wanted { valid: SHORT, challenges, binding: false, rejected: FEW })?;
     authority.root(scene)?;
     let server = Delegating::start(scene, &authority.directory, challenges, &[])?;
     server.imprint(scene)?;
@@ -296,7 +308,11 @@ fn renews(scene: &Scene, programs: &Programs) -> Check {
 fn refuses(scene: &Scene, programs: &Programs) -> Check {
     Delegating::prepare(scene)?;
     let (challenges, elsewhere) = (free_port()?, free_port()?);
-    let authority = Authority::start(scene, programs, Wanted { valid: LONG, challenges: elsewhere, binding: false })?;
+    let authority = Authority::start(
+        scene,
+        programs,
+        Wanted { valid: LONG, challenges: elsewhere, binding: false, rejected: FEW },
+    )?;
     authority.root(scene)?;
     let server = Delegating::start(scene, &authority.directory, challenges, &[])?;
     server.imprint(scene)?;
@@ -318,7 +334,8 @@ fn refuses(scene: &Scene, programs: &Programs) -> Check {
 fn binds(scene: &Scene, programs: &Programs) -> Check {
     Delegating::prepare(scene)?;
     let challenges = free_port()?;
-    let authority = Authority::start(scene, programs, Wanted { valid: LONG, challenges, binding: true })?;
+    let authority =
+        Authority::start(scene, programs, Wanted { valid: LONG, challenges, binding: true, rejected: FEW })?;
     let server = Delegating::start(scene, &authority.directory, challenges, &[])?;
     server.imprint(scene)?;
     server.certificate(scene, |certificate| {

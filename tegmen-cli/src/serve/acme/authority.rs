@@ -1,7 +1,7 @@
 //! The client of an ACME authority: the account of the server at the authority, and orders (RFC 8555, sections 7.3
 //! and 7.4).
 
-use super::answers::Answers;
+use super::answers::{Answers, Given};
 use crate::ca::CertificateKey;
 use crate::files::{self, Readers, read_secret};
 use crate::https;
@@ -14,7 +14,7 @@ use hyper::header::{HOST, HeaderValue};
 use hyper::{Request, Response, Uri};
 use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, BodyWrapper, BytesResponse, ChallengeType, Error,
-    ExternalAccountKey, HttpClient, Identifier, NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
+    ExternalAccountKey, HttpClient, Identifier, NewAccount, NewOrder, Order, OrderStatus, Problem, RetryPolicy,
 };
 use rcgen::{CertificateParams, DistinguishedName};
 use std::path::PathBuf;
@@ -74,6 +74,44 @@ pub(in crate::serve) fn host_and_port(url: &Uri) -> Option<(&str, u16)> {
     Some((host.trim_matches(['[', ']']), url.port_u16().unwrap_or(https::PORT)))
 }
 
+/// How often the client repeats a request that the authority rejects with `badNonce`, beyond the two repetitions of the
+/// library.
+const REPEATED: usize = 8;
+
+/// Sends a request again while the authority rejects its nonce (RFC 8555, section 6.5). A macro, because the compiler
+/// cannot prove that the future of a function with an asynchronous closure is `Send`.
+macro_rules! with_fresh_nonce {
+    ($request:expr) => {{
+        let mut left = REPEATED;
+        loop {
+            match $request.await {
+                Err(Error::Api(problem)) if left > 0 && is_bad_nonce(&problem) => left -= 1,
+                result => break result,
+            }
+        }
+    }};
+}
+
+fn is_bad_nonce(problem: &Problem) -> bool {
+    problem.r#type.as_deref() == Some("urn:ietf:params:acme:error:badNonce")
+}
+
+/// Serves the response of each challenge of the type http-01 that the order still needs, and tells the authority so.
+async fn give_responses(order: &mut Order, answers: &Arc<Answers>, given: &mut Vec<Given>) -> Result<(), Error> {
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization = authorization?;
+        if authorization.status == AuthorizationStatus::Valid {
+            continue;
+        }
+        let challenge = authorization.challenge(ChallengeType::Http01);
+        let mut challenge = challenge.ok_or(Error::Str("it offers no challenge http-01"))?;
+        given.push(answers.give(&challenge.token, challenge.key_authorization().as_str()));
+        challenge.set_ready().await?;
+    }
+    Ok(())
+}
+
 /// A client of the authority that these settings name.
 pub(super) struct Authority(Settings);
 
@@ -88,7 +126,6 @@ impl Authority {
         let Settings { directory, dir, contact, .. } = &self.0;
         let directory = directory.to_string();
         let file = dir.join("account.json");
-        let builder = || Ok::<_, String>(Account::builder_with_http(Box::new(Https(self.0.client()?))));
         if file.exists() {
             let text = read_secret(&file)?;
             let wrong = |error| format!("{}: {error}: bring it back from a copy, or remove it", file.display());
@@ -101,12 +138,15 @@ impl Authority {
                 ));
             }
             let known: AccountCredentials = serde_json::from_str(&text).map_err(wrong)?;
-            return builder()?.from_credentials(known).await.map_err(|error| self.refused(&error));
+            let builder = Account::builder_with_http(Box::new(Https(self.0.client()?)));
+            return builder.from_credentials(known).await.map_err(|error| self.refused(&error));
         }
         let binding = self.0.binding()?;
         let contact: Vec<&str> = contact.iter().map(String::as_str).collect();
         let new = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
-        let created = builder()?.create(&new, directory, binding.as_ref()).await;
+        let client = self.0.client()?;
+        let builder = || Account::builder_with_http(Box::new(Https(Arc::clone(&client))));
+        let created = with_fresh_nonce!(builder().create(&new, directory.clone(), binding.as_ref()));
         let (account, credentials) = created.map_err(|error| self.refused(&error))?;
         let text = Zeroizing::new(serde_json::to_vec(&credentials).map_err(|error| error.to_string())?);
         files::write(&file, &text, Readers::Owner).map_err(|failure| failure.message)?;
@@ -123,27 +163,21 @@ impl Authority {
         answers: &Arc<Answers>,
     ) -> Result<String, String> {
         let request = request(device, key)?;
-        let ordered = account.new_order(&NewOrder::new(&[Identifier::Dns(device.to_owned())])).await;
+        let names = [Identifier::Dns(device.to_owned())];
+        let ordered = with_fresh_nonce!(account.new_order(&NewOrder::new(&names)));
         let mut order = ordered.map_err(|error| self.refused(&error))?;
         let mut given = Vec::new();
-        let mut authorizations = order.authorizations();
-        while let Some(authorization) = authorizations.next().await {
-            let mut authorization = authorization.map_err(|error| self.refused(&error))?;
-            if authorization.status == AuthorizationStatus::Valid {
-                continue;
-            }
-            let challenge = authorization.challenge(ChallengeType::Http01);
-            let mut challenge = challenge.ok_or_else(|| format!("{} offers no challenge http-01", self.0.directory))?;
-            given.push(answers.give(&challenge.token, challenge.key_authorization().as_str()));
-            challenge.set_ready().await.map_err(|error| self.refused(&error))?;
-        }
-        match order.poll_ready(&READING).await {
+        let answered = with_fresh_nonce!(give_responses(&mut order, answers, &mut given));
+        answered.map_err(|error| self.refused(&error))?;
+        match with_fresh_nonce!(order.poll_ready(&READING)) {
             Ok(OrderStatus::Ready) => {}
             Ok(_) | Err(Error::Api(_)) => return Err(self.not_proven(&mut order, device).await),
             Err(error) => return Err(self.refused(&error)),
         }
-        order.finalize_csr(&request).await.map_err(|error| self.refused(&error))?;
-        order.poll_certificate(&READING).await.map_err(|error| self.refused(&error))
+        let finalized = with_fresh_nonce!(order.finalize_csr(&request));
+        finalized.map_err(|error| self.refused(&error))?;
+        let issued = with_fresh_nonce!(order.poll_certificate(&READING));
+        issued.map_err(|error| self.refused(&error))
     }
 
     /// Returns the reason why the authority does not accept that this server controls the name `device`.
@@ -151,7 +185,8 @@ impl Authority {
         let mut why = "it gives no reason".to_owned();
         let mut authorizations = order.authorizations();
         while let Some(Ok(mut authorization)) = authorizations.next().await {
-            let Ok(state) = authorization.refresh().await else { continue };
+            let read = with_fresh_nonce!(authorization.refresh());
+            let Ok(state) = read else { continue };
             if let Some(error) = state.challenges.iter().find_map(|challenge| challenge.error.as_ref()) {
                 why = error.detail.clone().unwrap_or_else(|| error.to_string());
             }
