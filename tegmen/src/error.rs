@@ -106,7 +106,7 @@ impl Display for Fatal {
             Self::WrongKeyOrIdentity { identity_known: false } => {
                 "no such identity in the credentials; add it, or correct the client"
             }
-            Self::NoCredentials => "no key is configured for this server",
+            Self::NoCredentials => "no usable credentials for this peer",
             Self::TimedOut { .. } => "the peer fell silent",
             Self::Closed => "close_notify",
             Self::KeyExhausted => "a key reached its limit; a new handshake gives new ones",
