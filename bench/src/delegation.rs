@@ -214,8 +214,9 @@ impl Scene {
         Ok(())
     }
 
-    /// Returns two rates. The first is the number of full delegations for each CPU second of the server. The second is
-    /// the number of delegations whose curve operations alone take a CPU second.
+    /// Returns two rates, each in delegations for each CPU second. The first rate is measured at the server, with full
+    /// delegations. The second rate is the upper bound of the first: it counts the time of only the operations on
+    /// elliptic curves that the server must execute for a delegation.
     fn delegations(&mut self) -> Result<(f64, f64), Failure> {
         let (mut spent, mut bare) = (0, 0.0);
         let each = PEERS / PARTS;

@@ -32,7 +32,7 @@ pub(crate) struct Fleet {
     environment: Environment<HostCrypto>,
     begin: Instant,
     server: Address,
-    /// The address of the first member, minus the address [`FIRST`].
+    /// The IPv4 address of the first member of this fleet, minus the address [`FIRST`].
     first: u32,
     /// The number of members in each network prefix.
     of_prefix: u32,
@@ -84,7 +84,7 @@ impl Fleet {
         })
     }
 
-    /// Returns the address of a member, minus the address [`FIRST`]. Each /24 network has 256 addresses, of which
+    /// Returns the IPv4 address of a member, minus the address [`FIRST`]. Each /24 network has 256 addresses, of which
     /// members use only the first `of_prefix`.
     const fn in_crowd(&self, member: u32) -> u32 {
         self.first + member / self.of_prefix * 256 + member % self.of_prefix
@@ -231,5 +231,5 @@ pub(crate) fn credentials() -> String {
     format!("[[psk]]\nidentity = \"{IDENTITY}\"\nkey_text = \"{SECRET}\"\n")
 }
 
-/// The address that the first member of the crowd has.
+/// The lowest IPv4 address that a client can have. All clients of all fleets have addresses from this one upwards.
 const FIRST: u32 = u32::from_be_bytes([127, 1, 0, 0]);

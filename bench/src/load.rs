@@ -48,7 +48,7 @@ pub(crate) struct Load {
     issued: u32,
 }
 
-/// A slot, with the request that waits for an answer.
+/// A slot of the client. A slot contains at most one request that waits for its answer.
 #[derive(Clone, Copy)]
 struct Slot {
     token: u32,
@@ -122,7 +122,7 @@ impl Load {
         Ok(counted)
     }
 
-    /// Sends a new request from every slot that waits for no answer.
+    /// Sends a new request from every slot whose request was answered or given up.
     fn issue(&mut self, now: Instant) -> Result<(), Failure> {
         self.batch.clear();
         while let Some(slot) = self.free.pop() {
@@ -135,7 +135,8 @@ impl Load {
         self.batch.send(&self.socket).map_err(failure)
     }
 
-    /// Frees the slots that have waited longer than [`PATIENCE`] for an answer. Returns the number of these slots.
+    /// Gives up the requests that have waited longer than [`PATIENCE`] for their answers, so that their slots can send
+    /// new requests. Returns the number of these requests.
     fn give_up(&mut self, now: Instant) -> u64 {
         let before = self.free.len();
         for (i, slot) in self.slots.iter_mut().enumerate() {
@@ -148,7 +149,7 @@ impl Load {
     }
 }
 
-/// Returns the index of the slot that waits for this datagram; `None` if no slot waits for it.
+/// Returns the index of the slot whose request `datagram` answers; `None` if no request waits for this answer.
 fn accept(datagram: &[u8], answer: Answer, slots: &[Slot]) -> Result<Option<usize>, Failure> {
     let [first, code, _, _, a, b, c, d, ..] = *datagram else { return Err(Failure::new("an answer is too short")) };
     let expected = match answer {
@@ -209,13 +210,15 @@ const ACK_WITH_4_BYTE_TOKEN: u8 = 0x64;
 const URI_PATH: u8 = 11;
 const PAYLOAD_MARKER: u8 = 0xff;
 
-/// The number of low bits of a token that contain the number of its slot.
+/// A token of a request contains the index of the request's slot. This constant is the number of low bits of the token
+/// that contain the index.
 const SLOT_BITS: u32 = 6;
-/// The value for a slot that waits for no answer. No request has this token, because the counter of tokens begins at 1.
+/// The token of a slot whose request was answered or given up. No request has this token, because the counter of tokens
+/// begins at 1.
 const ANSWERED: u32 = 0;
-/// Maximum time that the client waits for a datagram before it examines all slots.
+/// Maximum time that the client waits for a datagram before it searches all slots for requests to give up.
 const POLL: Duration = Duration::from_millis(20);
-/// Maximum time that a slot waits for an answer.
+/// Maximum time that a request waits for its answer. Then the client counts the request as lost, and sends a new one.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use tegmen::dtls::{Found, Resumption, SessionState};
 use tegmen::secret::Secret;
 use tegmen_tickets::TicketKeys;
 
-/// The ticket keys. The stack issues no tickets until [`is_on`](Self::is_on) is set.
+/// The keys that encrypt the session tickets of Tegmen's endpoints in the benchmarks. An endpoint neither issues nor
+/// accepts tickets until [`is_on`](Self::is_on) is set.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) is_on: Cell<bool>,

@@ -18,12 +18,13 @@ use tegmen_host::provider::HostCrypto;
 const PEER: &str = "liboscore";
 const INSTALL: &str = "apt-get install libclang-dev && bench/setup.sh liboscore";
 const READING: [u8; 16] = *b"21.5 degrees C  ";
-/// Number of pairs in one pass. A pair is a GET and its response.
+/// Number of pairs of a GET and its response in one pass.
 const COUNT: u32 = 200_000;
-/// Number of pairs in one pass if two commits are compared.
+/// Number of pairs of a GET and its response in one pass, if two commits of Tegmen are compared.
 const COMPARED: u32 = 50_000;
-/// Two numbers of pairs. The difference between the instructions of the two runs, divided by the difference of the two
-/// numbers, gives the instructions of one pair.
+/// The instructions for a pair of a GET and its response are counted with two runs. This constant contains the number
+/// of pairs in each run. The difference between the instructions of the two runs is divided by the difference between
+/// the two numbers.
 const COUNTED: (u32, u32) = (100, 1_100);
 
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
@@ -82,7 +83,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Counts the instructions of a pair: for Tegmen, and for the peer if its program is given.
+/// Counts the instructions for a pair of a GET and its response: with Tegmen, and with the peer's program at the path
+/// `peer`, if it is given.
 fn counts(peer: Option<&Path>) -> Result<Instructions, Failure> {
     let each = |program: &Path, verb: &str| -> Result<f64, Failure> {
         let all = |count: u32| instructions(&[program.to_string_lossy().into_owned(), verb.into(), count.to_string()]);
@@ -94,15 +96,16 @@ fn counts(peer: Option<&Path>) -> Result<Instructions, Failure> {
     Ok(Instructions { ours: Some(ours), peer, ratio: peer.map(|peer| ours / peer), judged: Judged::default() })
 }
 
-/// Runs only Tegmen's pairs. `words` contains the number of pairs. Callgrind counts the instructions of this command.
+/// Exchanges pairs of a GET and its response, only with Tegmen. `words` contains the number of pairs. Prints the CPU
+/// time. Callgrind counts the instructions of this command.
 pub(crate) fn pairs(words: &[String]) -> Result<(), Failure> {
     let count = words.first().and_then(|count| count.parse().ok()).ok_or_else(|| Failure::new("how many?"))?;
     println!("nanoseconds {:.0}", Pair::new()?.run(count)?);
     Ok(())
 }
 
-/// Adds a row that compares Tegmen with the `tegmen-bench` program of another commit. Each of the two is a separate
-/// process.
+/// Adds a row to the report that compares Tegmen's OSCORE in this commit and in another commit. The directory `base`
+/// has the program `tegmen-bench` of the other commit. The programs of the two commits are separate processes.
 pub(crate) fn compare(options: &Options, base: &Path, report: &mut Report) -> Result<(), Failure> {
     let exe = env::current_exe().map_err(|error| Failure::new(error.to_string()))?;
     let programs = [(OURS, exe), (BASE, base.join("tegmen-bench"))];
@@ -155,7 +158,7 @@ impl Pair {
         Ok(Self { client: context(b"c", b"s")?, server: context(b"s", b"c")?, cryptos: [crypto()?, crypto()?] })
     }
 
-    /// Exchanges `count` pairs of messages. Returns the CPU time in nanoseconds.
+    /// Exchanges `count` pairs of a GET and its response. Returns the CPU time of all pairs together, in nanoseconds.
     fn run(&mut self, count: u32) -> Result<f64, Failure> {
         let start = cpu_time()?;
         for n in 0..count {

@@ -70,7 +70,8 @@ pub(crate) fn missing() -> Failure {
     Failure::new("no program tegmen beside tegmen-bench; type: cargo build --release -p tegmen-cli")
 }
 
-/// The options of every Tegmen server. The server has one shard, because the server of every peer has one thread.
+/// The options with which every `tegmen serve` process begins. The process has one shard (a thread that serves
+/// requests), because each server with which it is compared has one thread.
 const SERVE_OPTIONS: &str = "serve --listen 127.0.0.1 --quiet --shards 1";
 
 /// Tegmen's stack. It has one endpoint for all clients and one for all servers, and every session has its own address.

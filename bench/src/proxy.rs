@@ -146,7 +146,8 @@ impl Kind {
         })
     }
 
-    /// Returns the path that the value has at this server.
+    /// Returns the path to which the clients send their GETs at this server. It is the path of the value at the origin,
+    /// with a prefix if the proxy needs one.
     fn path(self) -> String {
         match self {
             Self::Ours | Self::Aiocoap => format!("{HOUSE}/{PATH}"),

@@ -60,11 +60,11 @@ pub(crate) struct Row {
     /// this difference. This field is set only if the peer is the cryptography alone, without a protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) surplus: Option<f64>,
-    /// For Tegmen and for the peer, the share of notifications that were sent as confirmable messages; `None` if the
-    /// row does not measure notifications.
+    /// The share of notifications that the servers sent as confirmable messages, for Tegmen and for the peer; `None` if
+    /// this measurement has no notifications.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) confirmable: Option<Confirmable>,
-    /// The limit for one of the numbers of the row, and the verdict.
+    /// The limit for one of the results in this row, and the verdict: whether the result meets the limit.
     #[serde(flatten)]
     pub(crate) judged: Judged,
     /// Instructions for one operation; `None` if they were not counted.
@@ -73,7 +73,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Makes a row that has no results yet. Its results count as better if they are smaller.
+    /// Makes a row that has no results yet. For this row smaller results are better.
     pub(crate) fn new(
         operation: impl Into<String>,
         peer_name: &'static str,
@@ -97,7 +97,7 @@ impl Row {
     }
 }
 
-/// The share of notifications that the two servers of a row sent as confirmable messages, from 0 to 1.
+/// The share of notifications that Tegmen's server and the peer's server sent as confirmable messages, from 0 to 1.
 #[derive(Serialize, Clone, Copy)]
 pub(crate) struct Confirmable {
     /// The share of Tegmen's server.
@@ -107,26 +107,28 @@ pub(crate) struct Confirmable {
 }
 
 impl Row {
-    /// Sets the limit of the ratio so that Tegmen must be at least as fast as the peer.
+    /// Sets a limit for the ratio of Tegmen's result to the peer's result: Tegmen must be at least as fast as the peer.
     pub(crate) fn not_behind(self) -> Self {
         let limit = if self.more_is_better { Limit::AtLeast(1.0) } else { Limit::AtMost(1.0) };
         Self { judged: limit.judge("ratio", self.ratio), ..self }
     }
 
-    /// Compares the interval of the ratio with the limit `bound`, which is a share of the peer's speed. The verdict is
-    /// `missed` if Tegmen is slower than this share in the whole interval. The command then fails.
+    /// Returns the limit `bound` with its verdict. `bound` is the minimum of Tegmen's speed, as a share of the peer's
+    /// speed. The verdict is `missed` if [`is_below`](Self::is_below) returns true. The command then fails. There is no
+    /// verdict if the row has no interval.
     pub(crate) fn judge_bound(&self, bound: f64) -> Judged {
         let verdict = self.interval.map(|_| if self.is_below(bound) { "missed" } else { "met" });
         Judged { limit: Some(bound), limit_of: Some("interval"), verdict, binds: true }
     }
 
-    /// Returns true if Tegmen is slower than the share `bound` of the peer's speed, for every ratio in the interval.
+    /// Returns true if Tegmen's speed, as a share of the peer's speed, is less than `bound` in the whole confidence
+    /// interval of the ratio.
     pub(crate) fn is_below(&self, bound: f64) -> bool {
         self.interval.is_some_and(|[low, high]| if self.more_is_better { high < bound } else { low * bound > 1.0 })
     }
 }
 
-/// The limit of a number.
+/// The limit of a measured result.
 #[derive(Clone, Copy)]
 pub(crate) enum Limit {
     AtMost(f64),
@@ -135,7 +137,7 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// Compares `number` with the limit. `limit_of` is the name of the number in the row.
+    /// Compares `number` with the limit. `limit_of` is the name of the field of [`Row`] that contains `number`.
     pub(crate) fn judge(self, limit_of: &'static str, number: Option<f64>) -> Judged {
         let (limit, is_met) = match self {
             Self::AtMost(limit) => (limit, number.map(|number| number <= limit)),
@@ -152,7 +154,8 @@ impl Limit {
 pub(crate) struct Judged {
     /// The limit.
     pub(crate) limit: Option<f64>,
-    /// The name of the limited number in the row (`ours`, `ratio`, `surplus`, `interval` or `instructions`).
+    /// The name of the field of [`Row`] whose value the limit applies to (`ours`, `ratio`, `surplus`, `interval` or
+    /// `instructions`).
     pub(crate) limit_of: Option<&'static str>,
     /// `met` or `missed`.
     pub(crate) verdict: Option<&'static str>,
@@ -231,8 +234,8 @@ impl Samples {
         }
     }
 
-    /// Returns one row for each peer that was measured. Without a peer, returns one row with the results of Tegmen
-    /// alone.
+    /// Returns one row of the report for each peer that was measured. If no peer was measured, returns one row with the
+    /// results of Tegmen alone.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let ours = self.numbers.iter().find(|(name, _)| *name == OURS).map(|(_, numbers)| numbers);
         let mut rows: Vec<Row> = self

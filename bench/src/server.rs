@@ -9,7 +9,7 @@ use std::{
 };
 use tegmen_bench_line::Failure;
 
-/// The server with which each row compares Tegmen's server.
+/// The server with which Tegmen's server is compared in each row of the report.
 #[derive(Clone, Copy)]
 pub(crate) enum Beside<'a> {
     Libcoap,

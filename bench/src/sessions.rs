@@ -143,14 +143,16 @@ fn leanest_peer(report: &mut Report) -> (&'static str, Option<f64>) {
     least.map_or(("none", None), |(name, bytes)| (name, Some(bytes as f64)))
 }
 
-/// The server's side of many sessions. For some of these sessions it also contains a record of the session's client.
+/// A Tegmen server with many open DTLS sessions. For some of these sessions this value also contains an encrypted DTLS
+/// record that the client of the session made for the server.
 struct Crowd {
     stack: Ours,
     count: u32,
     /// Heap memory in bytes after all sessions are open. The endpoint of the clients is counted too, but without
     /// sessions, because its sessions were removed.
     heap: i64,
-    /// Records of some of the sessions: the number of the client, and the datagram that contains the record.
+    /// Encrypted records of the clients of some sessions. Each entry has the number of the client, and the datagram
+    /// that contains the record.
     records: Vec<(u32, [u8; DATAGRAM_LEN])>,
     random: u64,
 }

@@ -18,7 +18,7 @@ const MEMBERS: usize = 2;
 struct End<const KEY: usize> {
     member: Member<2, 2, KEY>,
     epoch: u16,
-    /// The last durably stored ends of the leases of record numbers.
+    /// The epoch and the upper limits of the reserved record numbers, as the member last stored them durably.
     kept: Kept,
     /// The sender of the request that was last delivered.
     asked: Option<SenderId>,

@@ -34,7 +34,7 @@ pub fn option(data: &[u8]) {
 struct End {
     context: Context,
     sender_id: &'static [u8],
-    /// The last durably stored end of the lease of sequence numbers.
+    /// The upper limit of the reserved sequence numbers, as this end last stored it durably.
     kept: u64,
     /// The requests of this end that wait for responses.
     pending: Vec<Pending>,

@@ -68,9 +68,11 @@ struct Wanted {
     rejected: u8,
 }
 
-/// The default of Pebble for `Wanted::rejected`.
+/// The share of requests that Pebble rejects with `badNonce` by default, in percent. It is a value of
+/// `Wanted::rejected`.
 const FEW: u8 = 5;
-/// A value of `Wanted::rejected` at which a client often has to repeat one request more than twice.
+/// A large share of requests that the authority rejects with `badNonce`, in percent. It is a value of
+/// `Wanted::rejected`. With it a client often has to repeat one request more than twice.
 const MANY: u8 = 60;
 
 /// Identifier and key of the external account binding.

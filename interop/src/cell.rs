@@ -59,10 +59,10 @@ pub(crate) fn holds(text: &str, wanted: &[&str]) -> Check {
     }
 }
 
-/// The function that plays a scenario.
+/// The function that runs a scenario.
 type Play = Box<dyn Fn(&Scene) -> Check + Send + Sync>;
 
-/// A row of the result table: a peer, its version, its role, a scenario, and the function that plays the scenario.
+/// A row of the result table: a peer, its version, its role, a scenario, and the function that runs the scenario.
 pub(crate) struct Cell {
     pub(crate) peer: String,
     pub(crate) version: String,
@@ -88,7 +88,8 @@ impl Cell {
         format!("{} {} {}", self.peer, self.role.name(), self.scenario)
     }
 
-    /// Plays the scenario of this row. If the scenario does not pass, its logs remain in `logs`.
+    /// Runs the scenario of this row of the result table. If the scenario does not pass, its files remain in a
+    /// directory under `logs`.
     pub(crate) fn run(&self, tegmen: &Path, logs: &Path) -> Check {
         let name: String = self.name().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let directory = logs.join(name);
@@ -108,7 +109,7 @@ impl Cell {
     }
 }
 
-/// The surroundings of one run of a scenario: its own directory, and the time when it must end.
+/// The data of one run of a scenario: the path of the `tegmen` binary, the directory of the run, and its deadline.
 pub(crate) struct Scene {
     tegmen: PathBuf,
     directory: PathBuf,
@@ -117,7 +118,8 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Returns the same surroundings with a new deadline, for a row that begins after a long build.
+    /// Returns a copy of this value with a new deadline, for the part of a scenario after a long wait, such as the
+    /// build of a peer.
     pub(crate) fn with_new_deadline(&self) -> Self {
         Self {
             tegmen: self.tegmen.clone(),

@@ -223,8 +223,8 @@ impl Operator<'_> {
         Ok(Device { name, process, address })
     }
 
-    /// Starts a device in its own directory. If `later` is given, it is a library that is loaded into the process, and
-    /// changes the clock of the device.
+    /// Starts the device `name` in its own directory. `later` is a command whose program is a shared library. If
+    /// `later` is given, the device loads this library (`LD_PRELOAD`), which changes the clock of the device.
     fn run_device(&self, name: &str, address: SocketAddr, later: Option<&Command>) -> Result<Process, String> {
         let port = address.port().to_string();
         let listen = ["serve", "--listen", "127.0.0.1", "--port", &port, "--shards", "1", "--log-level", "debug"];

@@ -57,7 +57,7 @@ pub(crate) fn version() -> Option<String> {
     Some(version.to_owned())
 }
 
-/// A scenario: its name, and the function that plays it with one build of the peer.
+/// A scenario: its name, and the function that runs it with one build of the peer.
 type Scenario = (&'static str, fn(&Scene, Build) -> Check);
 
 /// Returns the rows of the result table ([`Cell`]) for the programs of libcoap.

@@ -79,8 +79,8 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
     Ok(options)
 }
 
-/// Plays the scenarios of all rows of the result table ([`Cell`]). Returns true if no row failed. A row
-/// whose peer does not support the feature does not count as failed.
+/// Runs the scenarios of all rows of the result table ([`Cell`]). Returns true if no row failed. A row whose peer does
+/// not support the feature does not count as failed.
 fn run(options: &Options) -> Result<bool, String> {
     let started = Instant::now();
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -101,7 +101,7 @@ fn run(options: &Options) -> Result<bool, String> {
     if cells.iter().any(|cell| cell.scenario.contains("mote")) {
         images.build_ahead();
     }
-    // A run of all rows builds all programs ahead. With `--only`, a row builds the program that it needs.
+    // A run of all scenarios builds all programs ahead. With `--only`, a scenario builds the program that it needs.
     if options.only.is_none() {
         std::thread::spawn(move || built.iter().for_each(|built| drop(built.command())));
     }
@@ -138,7 +138,7 @@ fn run(options: &Options) -> Result<bool, String> {
 fn build_tegmen(built: &Path, target: &Path) -> Result<PathBuf, String> {
     let tegmen = built.join("tegmen");
     let Ok(cargo) = std::env::var("CARGO") else {
-        // Started without Cargo: rows use the binary beside this program.
+        // Started without Cargo: the scenarios use the binary in the directory of this program.
         let missing = || format!("{} is missing: cargo build --release -p tegmen-cli", tegmen.display());
         return if tegmen.exists() { Ok(tegmen) } else { Err(missing()) };
     };
@@ -227,7 +227,8 @@ fn missing(peer: &str, program: &str, package: &str) -> Cell {
     Cell::new(peer, "?", Role::Server, "is there", move |_| Err(Trouble::Failed(why.clone())))
 }
 
-/// Plays all rows, at most `jobs` at the same time. Returns the results in the order of the rows.
+/// Runs the scenarios of all rows of the result table ([`Cell`]), at most `jobs` at the same time. Returns the results
+/// in the order of `cells`.
 fn play(cells: &[Cell], jobs: usize, tegmen: &Path, logs: &Path) -> Vec<Check> {
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Check>> = cells.iter().map(|_| Mutex::new(Ok(()))).collect();
@@ -249,9 +250,9 @@ fn play(cells: &[Cell], jobs: usize, tegmen: &Path, logs: &Path) -> Vec<Check> {
     results.into_iter().map(unpoisoned).collect()
 }
 
-/// Plays each failed row again, while no other row runs: on a busy machine a peer may exceed one of its own time
-/// limits. Replaces the result of the row. For each row that passes the second time, returns a line that contains the
-/// first failure, because such a row may show an intermittent fault of Tegmen.
+/// Runs each failed scenario again, while no other scenario runs, because on a busy machine a peer may exceed one of
+/// its own time limits. Replaces the result of the scenario in `results`. For each scenario that passes the second
+/// time, returns a line with the first failure, because this scenario may show an intermittent fault of Tegmen.
 fn repeat_failed(cells: &[Cell], results: &mut [Check], tegmen: &Path, logs: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     for (cell, result) in cells.iter().zip(results) {

@@ -59,7 +59,7 @@ pub(crate) fn cells(images: &Arc<Images>) -> Vec<Cell> {
         cell(openssl::PEER, &openssl, Role::Client, "mote blink_server: wrong key, unknown identity", mote_refuses),
         cell("OpenSSL, tegmen", &openssl, Role::Client, "mote blink_server: two peers at once", two_ask),
         cell("tegmen mote", tegmen, Role::Client, "mote to mote", {
-            // This row needs both images, which are in one directory.
+            // This scenario needs both images, which are in one directory.
             |scene, server| mote_asks_mote(scene, server, &server.with_file_name("blink_client"))
         }),
     ]

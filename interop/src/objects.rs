@@ -39,7 +39,7 @@ struct Peer {
     observes: bool,
     /// True if the peer's client can cancel an observation at the server.
     cancels: bool,
-    /// True if the peer supports the derivation of new keys (appendix B.2).
+    /// True if the peer supports the derivation of new keys (RFC 8613, appendix B.2).
     rederives: bool,
 }
 
@@ -418,7 +418,8 @@ fn client_observe(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// Writes the observed value directly, without the relay.
+/// Sends a PUT with the new value of the observed resource to the server at `port`. The request does not pass the relay
+/// that records the traffic of the observing client.
 pub(crate) fn write(scene: &Scene, port: u16, value: &str) -> Check {
     is(scene, &["put", &uri(port, "v"), value, "--oscore", WRITER], "2.04", "")
 }

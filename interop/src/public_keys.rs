@@ -80,7 +80,8 @@ impl Cbc {
         }
     }
 
-    /// Reads the ServerHello that the relay recorded, and checks that both ends agreed on this order.
+    /// Reads the ServerHello that the relay recorded. Checks that client and server agreed on `self`, the order of
+    /// encryption and MAC: the ServerHello has the extension encrypt_then_mac only for [`Self::EncryptThenMac`].
     pub(crate) fn was_agreed(self, relay: &Capture) -> Check {
         relay.agreed(("encrypt_then_mac", 22), matches!(self, Self::EncryptThenMac))
     }

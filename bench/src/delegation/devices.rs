@@ -37,7 +37,7 @@ use tegmen_host::{
 
 /// The path at which each device has a value.
 pub(super) const VALUE_PATH: &str = "v";
-/// The address that the first device has.
+/// The IPv4 address of the first device. Each further device has the next address.
 const FIRST: u32 = u32::from_be_bytes([127, 2, 0, 0]);
 /// The interval at which the timers of all devices are examined.
 const POLL: Duration = Duration::from_millis(50);

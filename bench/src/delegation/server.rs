@@ -47,9 +47,10 @@ pub(super) fn device(number: usize) -> String {
 /// Counts of the data that the server has.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub(super) struct State {
-    /// Number of rows of the delegation service in the database, for each kind of row.
+    /// Number of rows that the delegation service has in the server's database, for each kind of row.
     pub(super) rows: BTreeMap<String, usize>,
-    /// Number of entries of the delegation service in memory. The entries of the devices are not counted.
+    /// Number of entries that the delegation service has in the server's memory for connections, returning peers,
+    /// sessions and refused connections. The entries of the devices are not counted.
     pub(super) entries: usize,
     /// Number of peers to which the server has assigned a number.
     pub(super) peers: usize,

@@ -29,7 +29,8 @@ pub(super) const MANY: usize = 64;
 const RECORDS_MIN: f64 = 0.9;
 /// Lengths of the content, in bytes.
 pub(super) const SIZES: [usize; 2] = [16, 64];
-/// Number of turns in a pass. A turn seals and opens one record for each of the [`MANY`] members.
+/// Number of turns in a pass. A turn is the smallest unit of the measurement: it seals and opens one record for each of
+/// the [`MANY`] members.
 const TURNS: u32 = 2_000;
 /// Maximum length of a record, in bytes.
 const ROOM: usize = 192;
@@ -105,14 +106,15 @@ fn judge(row: Row, traffic: Traffic) -> Row {
     Row { judged: row.judge_bound(RECORDS_MIN), ..row }
 }
 
-/// Returns the number of records for each CPU second, measured over [`TURNS`] turns.
+/// Returns the number of records for each CPU second, measured over [`TURNS`] calls of `turn`. Each call seals and
+/// opens one record for each of the [`MANY`] members.
 pub(super) fn rate(mut turn: impl FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
     turn()?;
     let spent = nanoseconds(|| (0..TURNS).try_for_each(|_| turn()))?;
     Ok(MANY as f64 * f64::from(TURNS) * 1e9 / spent)
 }
 
-/// The datagrams of a turn: for each member a buffer, and the length of the datagram in it.
+/// One datagram for each of the [`MANY`] members: a buffer, and the length of the datagram in this buffer, in bytes.
 struct Datagrams(Vec<([u8; ROOM], usize)>);
 
 impl Datagrams {

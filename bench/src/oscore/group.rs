@@ -31,7 +31,7 @@ const TEXTS: [usize; 2] = [21, 20];
 const OSCORE_AAD: usize = 12 + 3 + 1 + 2 + 4 + 1;
 const TAG_LEN: usize = 8;
 
-/// Adds the rows of both modes to the report.
+/// Adds the rows of the group mode and of the pairwise mode to the report.
 pub(super) fn rows(options: &Options, report: &mut Report) -> Result<(), Failure> {
     report.header.notes.push(
         "Group OSCORE: the peer `bare work` is, in the pairwise mode, the pair of OSCORE in this run with the cipher's time for the \
@@ -65,7 +65,8 @@ pub(super) fn rows(options: &Options, report: &mut Report) -> Result<(), Failure
     Ok(())
 }
 
-/// Makes a row. Each entry of `sides` has the rate of Tegmen and the rate of the unavoidable work in one pass.
+/// Makes a row of the report for one mode of Group OSCORE. Each entry of `sides` has two rates of one pass: of Tegmen,
+/// and of a loop that executes only the cryptographic operations that the mode requires.
 fn row(name: &str, sides: Vec<(f64, f64)>) -> Row {
     let of = |side: fn(&(f64, f64)) -> f64| median(&sides.iter().map(side).collect::<Vec<_>>());
     let ratio = of(|(ours, bare)| ours / bare);
@@ -88,8 +89,8 @@ impl Cipher {
         Ok(Self { cryptos: [provider()?, provider()?] })
     }
 
-    /// Returns the CPU time for `count` pairs of messages in nanoseconds. For a pair the cipher seals and opens two
-    /// messages.
+    /// Returns the CPU time in nanoseconds in which the cipher seals and opens the messages of `count` pairs. A pair is
+    /// a request and its response.
     fn run(&mut self, count: u32, aad_len: usize) -> Result<f64, Failure> {
         let (aad, keys) = (vec![7; aad_len], [[1; 16], [2; 16]]);
         let start = cpu_time()?;
@@ -185,7 +186,7 @@ impl Members {
         11 + 2 + 2 + 6 + 2 + 4 + 1 + (1 + GID.len()) + (1 + option) + 2 * credential
     }
 
-    /// Exchanges `count` pairs of messages. Returns the CPU time in nanoseconds.
+    /// Exchanges `count` pairs of a GET and its response. Returns the CPU time of all pairs together, in nanoseconds.
     fn run(&mut self, count: u32) -> Result<f64, Failure> {
         let start = cpu_time()?;
         for n in 0..count {
@@ -194,8 +195,8 @@ impl Members {
         Ok(cpu_time()?.saturating_sub(start).as_nanos() as f64)
     }
 
-    /// Returns the CPU time for the signatures of `count` pairs of messages in nanoseconds. Each signed message has
-    /// `len` bytes.
+    /// Returns the CPU time in nanoseconds for the signatures of `count` pairs, and for their verification. A pair is a
+    /// request and its response. Each signed message has `len` bytes.
     fn signatures(&mut self, count: u32, len: usize) -> Result<f64, Failure> {
         let (message, failed) = (vec![7; len], || Failure::new("a signature failed"));
         let keys: Vec<MemberKey> = [1, 2]

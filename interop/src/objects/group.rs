@@ -319,7 +319,8 @@ fn receive(socket: &UdpSocket) -> Result<(Vec<u8>, SocketAddr), String> {
     Ok((datagram.get(..len).unwrap_or(&[]).to_vec(), from))
 }
 
-/// Checks requests of Tegmen to aiocoap in both modes. aiocoap answers in both modes.
+/// Checks requests of Tegmen to aiocoap in the group mode and in the pairwise mode of Group OSCORE. aiocoap answers
+/// some requests in the group mode and others in the pairwise mode.
 fn asks(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     for answers in ["pairwise", "group"] {
         let port = free_port()?;
@@ -374,7 +375,8 @@ fn serve(socket: &UdpSocket, ours: &mut Member, to: Option<u8>, value: &mut Vec<
     Ok(code)
 }
 
-/// Checks requests of aiocoap to Tegmen in both modes. Tegmen answers in both modes.
+/// Checks requests of aiocoap to Tegmen in the group mode and in the pairwise mode of Group OSCORE. Tegmen answers
+/// requests of each mode in the group mode and in the pairwise mode.
 fn answers(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     let socket = socket()?;
     let uri = format!("coap://{}/v", socket.local_addr().map_err(|error| error.to_string())?);
@@ -412,7 +414,7 @@ fn challenges(scene: &Scene, peer: &Built, protection: Protection) -> Check {
 }
 
 /// Checks a session of three members. Each member sends a request to the group and to each other member, and each
-/// receiver answers in both modes with several responses.
+/// receiver answers with several responses, in the group mode and in the pairwise mode of Group OSCORE.
 fn read(scene: &Scene, reader: &Built, protection: Protection) -> Check {
     let numbers = [OURS, THEIRS, THIRD];
     let mut members = Vec::new();

@@ -76,7 +76,7 @@ fn comes_back(served: &Served, by: By, start: impl Fn(u16, &[&str]) -> Result<Cl
         let word = if number == 0 { "New, " } else { "Reused, " };
         holds(&session, &[word, "Extended master secret: yes"]).map_err(|trouble| format!("s_client: {trouble:?}"))?;
         client.get_v()?;
-        // The client sends close_notify here, and not only when the row ends it.
+        // The client sends close_notify here, and not only when the scenario ends the client.
         client.close();
         Ok(())
     })

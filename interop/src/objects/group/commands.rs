@@ -50,7 +50,7 @@ fn start(scene: &Scene, peer: &Built, role: &str, group: &Path, words: &[&str]) 
     scene.start_command(command)
 }
 
-/// Checks requests of aiocoap to `tegmen serve` in both modes.
+/// Checks requests of aiocoap to `tegmen serve` in the group mode and in the pairwise mode of Group OSCORE.
 pub(super) fn answers(scene: &Scene, peer: &Built, protection: Protection) -> Check {
     let (group, port) = (new_group(scene, protection)?, free_port()?.to_string());
     let words = ["serve", "--oscore", "lights/ours", "--no-secure", "--listen", "127.0.0.1", "--plain-port", &port];
