@@ -1,6 +1,6 @@
-//! `tegmen up`: a tour on one machine. It shows an access control server with a publisher and subscribers, a group of
-//! lamps with a switch, and a device with delegated sessions. Then a server and a client run, and other clients can
-//! join.
+//! The command `tegmen up`. First it runs a demonstration on one machine, which is called the tour. The steps of the
+//! tour show an access control server with a publisher and subscribers, a group of lamps with a switch, and a device
+//! with delegated sessions. Then a server and a client run, and other clients can join.
 
 mod delegated;
 mod folder;
@@ -41,7 +41,8 @@ const IDENTITY: &str = "Client_identity";
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen up\n  tegmen up --once 20 --json\n  tegmen up --port 0 --period 100")]
 pub(crate) struct Up {
-    /// Stop after the tour and N exchanges, and print a summary; the exit code is 0 if all exchanges succeeded.
+    /// Stop after the steps of the demonstration and N requests of the client, and print a summary; the exit code is 0
+    /// if all requests succeeded.
     #[arg(long, value_name = "N")]
     once: Option<u64>,
     /// Port of the server; 0 takes any free port. Other clients can also use this port.
@@ -92,8 +93,8 @@ impl Up {
         Ok(self.summarize(out, &tally))
     }
 
-    /// Walks through the tour, and then sends the requests of a client. The parties of the tour continue to run,
-    /// because the commands that the tour prints need them.
+    /// Runs the steps of the tour, which is the demonstration of `tegmen up`. Then sends the requests of a client. The
+    /// parties of the tour continue to run, because the commands that the tour prints need them.
     async fn show(
         &self,
         out: Output,

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio_rustls::rustls;
 
 impl Admin {
-    /// Returns all mistakes in the settings of the interface.
+    /// Returns all mistakes in the settings of the interface for administrators.
     pub(super) fn mistakes(&self, has_store: bool) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let files = [
@@ -48,8 +48,8 @@ impl Admin {
         mistakes
     }
 
-    /// Reads the certificates, the key and the authorities of clients. Returns `None` if the interface is not
-    /// configured.
+    /// Reads the certificate chain and the key of the interface for administrators, and the authorities of its clients.
+    /// Returns `None` if the interface is not configured.
     ///
     /// # Errors
     /// All mistakes in the files.
@@ -83,8 +83,9 @@ impl Admin {
         }
     }
 
-    /// Returns the client certificates that the interface accepts: certificates of the authorities in `ca`, each with
-    /// the scopes of its role.
+    /// Returns the settings for client certificates at the interface for administrators. An authority in the file `ca`
+    /// must have issued the certificate of a client. The certificate has the scopes of the role that `--admin-client`
+    /// assigns to its digest, and otherwise no scopes.
     fn clients(&self, ca: &Path) -> Result<ClientCertificates, Mistake> {
         let wrong = |why: String| Mistake::new("admin-ca", why);
         let roots = authorities(ca).map_err(wrong)?;
@@ -97,9 +98,10 @@ impl Admin {
         Ok(ClientCertificates { roots, scopes, others: Scopes::new() })
     }
 
-    /// Serves the interface on the runtime, if it is configured. If the server controls groups or delegates sessions,
-    /// the interface includes them. This function returns after the listener is bound. With the returned sender the
-    /// caller can change the certificates of the interface. Returns `None` if the interface is not configured.
+    /// Serves the interface for administrators on the runtime, if it is configured. If the server controls groups or
+    /// delegates sessions, the interface includes them. This function returns after the listener is bound. With the
+    /// returned sender the caller can change the certificates of the interface. Returns `None` if the interface is not
+    /// configured.
     pub(super) async fn start(
         &self,
         role: &access::Role,

@@ -84,7 +84,8 @@ impl Sections {
         resources.with_others([self.directory.paths(), self.keys.edhoc_paths()].concat())
     }
 
-    /// Returns the given options that a delegated device excludes.
+    /// Returns the names of the options that were given although a server cannot have them if it is a delegated device
+    /// (`--delegated`).
     fn not_of_a_device(&self) -> Vec<&'static str> {
         let options = [
             ("store", self.access.store.is_some()),

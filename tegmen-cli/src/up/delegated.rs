@@ -1,5 +1,5 @@
-//! The tour of delegated sessions. A delegation server opens sessions in the name of a meter, which has no certificate.
-//! Peers resume these sessions at the meter.
+//! The steps of `tegmen up` with delegated sessions. A delegation server opens a session in the name of a device, the
+//! meter, which has no certificate. The peer of this session, the reader, then resumes the session at the meter.
 
 use super::folder::Folder;
 use super::parties::{AccessControl, OPERATOR};
@@ -28,11 +28,11 @@ use tegmen_host::server::{Application, Listen, Request, Server, ServerConfig};
 use tegmen_host::uri::Scheme;
 use tokio::task::JoinSet;
 
-/// The name of the device. Peers ask for a session with this name.
+/// The name of the delegated device (the meter). The ClientHello of a peer contains this name.
 const METER: &str = "meter.example";
-/// The common name in the certificate of the peer.
+/// The common name in the certificate of the peer that requests the value of the delegated device.
 const READER: &str = "reader";
-/// The rule in the only scope of the device.
+/// The rule in the only scope of the delegated device.
 const SCOPE: &str = "GET /energy";
 const PATH: &str = "/energy";
 const VALUE: &str = "1027 Wh";
@@ -40,14 +40,15 @@ const VALUE: &str = "1027 Wh";
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The pause between two checks during a wait.
 const LOOK: Duration = Duration::from_millis(10);
-/// The lifetime of the certificates of the CA and of the reader.
+/// The lifetime of the certificates that the demonstration makes: of the CA, and of the peers that the CA certifies.
 const VALID: Duration = Duration::from_secs(60 * 86_400);
 
 /// The parties: the delegation server, and the device.
 pub(super) struct Delegated {
     server: Server,
     device: Server,
-    /// The path of the directory of the CA. The directory also contains the certificate of the reader.
+    /// The path of the directory of the CA. The directory also contains the certificate of the reader, which is the
+    /// peer that resumes sessions at the device.
     ca: PathBuf,
     /// The tasks of the delegation server and of the device.
     tasks: JoinSet<()>,
@@ -293,7 +294,8 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// Returns the connection of the reader: the last connection that the server lists for the meter.
+    /// Returns the connection of the reader (the peer): the last connection that the delegation server lists for the
+    /// meter (the device).
     async fn connection(&self) -> Result<ConnectionId, Failure> {
         let listed = async || {
             let page = self.delegations.connections(METER, None, 10).await.map_err(Failure::new)?;
@@ -302,8 +304,8 @@ impl Story<'_> {
         wait("revoked-ticket", "the server lists no connection", listed).await
     }
 
-    /// Opens a session of the reader with the delegation server at the address `at`. The reader authenticates itself
-    /// with its certificate, and its ClientHello names the meter as the server.
+    /// Opens a session of the reader (the peer) with the delegation server at the address `at`. The reader
+    /// authenticates itself with its certificate, and its ClientHello names the meter (the device) as the server.
     async fn authenticate(&self, at: SocketAddr) -> Result<Session, ClientError> {
         let keys = self.keys().map_err(|failure| ClientError::System(std::io::Error::other(failure.message)))?;
         let config = ClientConfig::default().with(|config| {
@@ -322,7 +324,8 @@ impl Story<'_> {
         Ok(keys.map_err(Failure::new)?.believing(verifier).expecting(METER))
     }
 
-    /// Resumes the session of the reader at the meter. The reader uses no certificate and no key for this.
+    /// Lets the reader (the peer) resume its session at the meter (the delegated device). For the resumption the reader
+    /// uses neither its certificate nor the key of the certificate.
     async fn resume(&self, resumable: &Arc<ResumableSession>) -> Result<Session, ClientError> {
         let config = ClientConfig::default().with(|config| {
             config.dtls.suites = SUITES;

@@ -1,4 +1,5 @@
-//! The tour of a group that Axiom protects: lamps and a switch join it, one lamp is evicted, and an outsider attacks it.
+//! The steps of `tegmen up` with a group that Axiom protects: lamps and a switch join the group, one lamp is evicted,
+//! and an outsider attacks the group.
 
 use super::folder::Folder;
 use super::lamps::{Addresses, Answer, Device, Dropped, GROUP, LIGHT, Lamp, Light, PATIENCE, switch};
@@ -25,7 +26,7 @@ const EVICTED: &str = "attic";
 const OF_SWITCH: u8 = 9;
 const OF_VISITOR: u8 = 10;
 const OF_OUTSIDER: u8 = 66;
-/// The number of the first step of the group in the tour.
+/// The number of the first step that shows the group. The steps of the demonstration are numbered from 1.
 const FIRST: usize = 6;
 
 /// The members of the group.
@@ -36,8 +37,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Walks through the steps of the group. Returns the members, which continue to run. If this machine has no
-    /// multicast at its loopback interface, prints the cause and returns `None`.
+    /// Runs the steps that show the group. Returns the members, which continue to run. If this machine has no multicast
+    /// at its loopback interface, prints the cause and returns `None`.
     ///
     /// # Errors
     /// The error of the first step with an unexpected result.
@@ -146,7 +147,7 @@ impl Group {
     }
 }
 
-/// Prints that the tour leaves out the steps of the group, and prints the cause.
+/// Prints that the demonstration leaves out the steps that show the group, and prints the cause.
 fn leave_out(out: Output, why: &str) {
     out.line(
         || format!("The tour leaves out a group of lamps: there is no multicast at the loopback interface of this machine: {why}."),

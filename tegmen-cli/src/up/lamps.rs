@@ -1,4 +1,4 @@
-//! The members of the group of the tour: lamps, and a switch.
+//! The members of the group in the demonstration of `tegmen up` (the tour): lamps, and a switch.
 
 use super::folder::Folder;
 use super::parties::{AccessControl, Words};
@@ -130,8 +130,8 @@ pub(super) struct Lamp {
 }
 
 impl Lamp {
-    /// Starts the server of a lamp. `walked` becomes true after the last step of the tour. From then on, the server
-    /// prints each request that sets the state of the lamp.
+    /// Starts the server of a lamp. `walked` becomes true after the last step of the demonstration. From then on, the
+    /// server prints each request that sets the state of the lamp.
     pub(super) fn start(
         device: Device,
         membership: Membership,

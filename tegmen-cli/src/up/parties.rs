@@ -1,5 +1,5 @@
-//! The parties of the tour: an access control server, a publisher and subscribers. The access control server is also
-//! the controller of a group.
+//! The servers and clients (parties) of the demonstration of `tegmen up`: an access control server, a publisher and
+//! subscribers. The access control server is also the controller of a group.
 
 use super::folder::Folder;
 use crate::log::Log;
@@ -38,24 +38,24 @@ use zeroize::Zeroizing;
 
 /// The policy of the access control server.
 const POLICY: &str = include_str!("policy.toml");
-/// The name of the operator of the tour in the audit log.
+/// The name that the demonstration has as an operator in the audit log.
 pub(super) const OPERATOR: &str = "the tour";
 /// The path to which publishers send readings, and at which a subscriber stores the last reading.
 pub(super) const READING: &str = "/temp";
 /// The interface at which the members send and receive the multicast of the group.
 pub(super) const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Maximum number of events that wait until a step of the tour reads them. Further events are dropped. After the tour
-/// no step reads events.
+/// Maximum number of events of a subscriber that wait until a step of the demonstration reads them. Further events are
+/// dropped. After the last step nothing reads the events.
 const WAITING: usize = 16;
 
-/// The access control server of the tour: its service and its CoAP server.
+/// The access control server that `tegmen up` starts: its service and its CoAP server.
 pub(super) struct AccessControl {
     pub(super) service: Arc<Service<Rows>>,
     pub(super) server: Server,
     pub(super) policy: PathBuf,
     pub(super) audit: PathBuf,
-    /// True after the last step of the tour. Before that, the log leaves out the events of the group, because the steps
-    /// report them.
+    /// True after the last step of the demonstration. Before that, the log leaves out the events of the group, because
+    /// the steps report them.
     pub(super) walked: Arc<AtomicBool>,
     role: Role,
     groups: groups::Role,
@@ -66,7 +66,7 @@ pub(super) struct AccessControl {
 /// The interface for administrators, while it runs.
 pub(super) struct Administration {
     pub(super) url: String,
-    /// The path of the certificate that clients of the interface trust.
+    /// The path of the certificate of the interface. Clients of the interface must trust this certificate.
     pub(super) ca: PathBuf,
     /// The path of the bootstrap token, which creates the first API key.
     pub(super) bootstrap: PathBuf,
@@ -74,7 +74,7 @@ pub(super) struct Administration {
 }
 
 impl Administration {
-    /// Ends the interface.
+    /// Ends the interface for administrators.
     pub(super) async fn stop(self) {
         self.serving.abort();
         let _ = self.serving.await;
@@ -82,7 +82,8 @@ impl Administration {
 }
 
 impl AccessControl {
-    /// Starts an access control server with new keys and the policy of the tour. The server has no devices yet.
+    /// Starts an access control server with new keys and the policy of the demonstration. The server has no devices
+    /// yet.
     pub(super) fn start(folder: &Folder, log: &Log) -> Result<Self, Failure> {
         let sealing_key =
             folder.write("sealing.key", &Zeroizing::new(to_hex(&Zeroizing::new(random::bytes::<32>()?)[..])))?;
@@ -256,13 +257,13 @@ impl Oven {
     }
 }
 
-/// Opens a session of the oven. The session does not reconnect when it ends, because each session needs a new
-/// identity.
+/// Opens a session of the oven, which is the publisher. The session does not reconnect when it ends, because each
+/// session needs a new identity.
 pub(super) async fn connect(at: SocketAddr, identity: &str, key: &[u8]) -> Result<Session, ClientError> {
     Session::connect_to(at, Scheme::Coaps, once(identity, key)).await
 }
 
-/// Returns the settings of one session of the oven. The session does not reconnect.
+/// Returns the settings of one session of the oven, which is the publisher. The session does not reconnect.
 fn once(identity: &str, key: &[u8]) -> ClientConfig {
     ClientConfig::psk(identity, key).with(|config| config.recovery.reconnect = false)
 }
@@ -336,8 +337,8 @@ impl Subscriber {
         Ok(Self { address, reading, access: session, server, revoked, failed, following })
     }
 
-    /// Tries to open a session of the oven with this subscriber. The subscriber must refuse the session. Returns the
-    /// reason of the refusal, from the client or from the server, whichever reports it first.
+    /// Tries to open a session of the oven (the publisher) with this subscriber. The subscriber must refuse the
+    /// session. Returns the reason of the refusal, from the client or from the server, whichever reports it first.
     ///
     /// # Errors
     /// A text, if the subscriber accepts the session, or if the handshake fails for another reason.

@@ -1,9 +1,9 @@
-//! A step of the tour, and its failure.
+//! A step of the demonstration of `tegmen up`, and the failure of a step.
 
 use crate::output::{Failure, Output, printable_lines};
 use serde_json::{Value, json};
 
-/// A step of the tour that had the expected result, for the output.
+/// A step of the demonstration that had the expected result, with the texts and values that are printed.
 pub(super) struct Step {
     pub(super) name: &'static str,
     pub(super) title: &'static str,

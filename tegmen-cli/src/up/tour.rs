@@ -1,4 +1,5 @@
-//! The tour of access control and of a group. Each step acts over real sockets, and prints the result that it proves.
+//! The demonstration of `tegmen up`, which is called the tour. Each step sends messages over real sockets, and prints
+//! the result that it proves.
 
 use super::delegated::Delegated;
 use super::folder::Folder;
@@ -24,24 +25,28 @@ use tokio::time::MissedTickBehavior;
 /// Maximum time until a revocation reaches the subscriber.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The number of the first step after the steps of the group. If the tour leaves out the steps of the group, this
-/// number is `WITHOUT_GROUP`.
+/// The number of the first step after the steps that show the group. If the tour leaves out the steps that show the
+/// group, this number is `WITHOUT_GROUP`.
 const WITH_GROUP: usize = 11;
 const WITHOUT_GROUP: usize = 6;
 
-/// The parties of the tour, and the folder with their files. They exist until the program ends, because the commands
-/// that the tour prints need them.
+/// The tour (the demonstration of `tegmen up`): its servers and clients, which are called parties, and the folder with
+/// their files. The parties and the folder exist until the program ends, because the commands that the tour prints need
+/// them.
 pub(super) struct Tour {
     oven: Oven,
     display: Subscriber,
     panel: Subscriber,
     access: AccessControl,
     administration: Administration,
-    /// Number of handshake flights that the client of the oven retransmitted in all its sessions.
+    /// Number of handshake flights that the client in the oven retransmitted in all its sessions. The oven is the
+    /// publisher of the tour.
     retransmitted: u32,
-    /// The group; `None` before the steps of the group, or if the tour leaves out these steps.
+    /// The members of the group; `None` before the first step that shows the group, or if the tour leaves out the steps
+    /// that show the group.
     group: Option<Group>,
-    /// The device with delegated sessions; `None` before its steps.
+    /// The device with delegated sessions, and its delegation server; `None` before the first step that shows delegated
+    /// sessions.
     delegated: Option<Delegated>,
     /// The folder with the files of the tour. It is removed last.
     folder: Folder,
@@ -91,7 +96,7 @@ impl Tour {
         })
     }
 
-    /// Walks through the steps.
+    /// Runs all steps of the tour.
     ///
     /// # Errors
     /// The error of the first step with an unexpected result.
@@ -150,7 +155,7 @@ impl Tour {
         Ok(session)
     }
 
-    /// Runs the step `allowed`: the display gets a reading of the oven.
+    /// Runs the step `allowed`: the display (a subscriber) gets a reading of the oven (a publisher).
     async fn allowed(&self, out: Output, session: &Session) -> Result<(), Failure> {
         let reading = "21.5";
         let response = session.put(READING, reading.as_bytes()).await.map_err(|error| unproved("allowed", &error))?;
@@ -229,7 +234,7 @@ impl Tour {
         Ok(())
     }
 
-    /// Runs the step `used`: the oven uses the identity of the revoked session again.
+    /// Runs the step `used`: the oven (a publisher) tries to open a session with the identity of the revoked session.
     async fn used(&mut self, out: Output, identity: &str, key: &[u8]) -> Result<(), Failure> {
         let error = self.display.refuses(identity, key).await.map_err(|why| unproved("used", &why))?;
         let step = Step {
@@ -243,7 +248,8 @@ impl Tour {
         Ok(())
     }
 
-    /// Returns the decision of the policy about a reading of the oven for this subscriber.
+    /// Returns the decision of the policy whether the subscriber `subject` may get readings of the oven (a publisher),
+    /// with its reason.
     fn explain(&self, subject: &Words) -> Result<Explanation, Failure> {
         self.access.explain(subject, &Words::OVEN, Code::GET, READING)
     }
@@ -387,8 +393,8 @@ impl Tour {
         ])
     }
 
-    /// Ends all parties, and removes the folder. Returns the number of handshake flights that the parties
-    /// retransmitted.
+    /// Ends all servers and clients of the tour, and removes their folder. Returns the number of handshake flights that
+    /// they retransmitted.
     pub(super) async fn stop(self) -> u32 {
         let Self { display, panel, access, administration, retransmitted, group, delegated, folder, .. } = self;
         administration.stop().await;
@@ -407,7 +413,7 @@ impl Tour {
 
 /// The name of the credentials file for a client that reads resources of the display.
 const GUEST: &str = "guest.toml";
-/// The name of the file with the identity and the key of one session of the oven.
+/// The name of the file with the identity and the key of one session of the oven (a publisher).
 const SESSION: &str = "session.toml";
 
 /// Returns the text of a credentials file with one key.

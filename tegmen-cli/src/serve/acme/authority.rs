@@ -74,8 +74,8 @@ pub(in crate::serve) fn host_and_port(url: &Uri) -> Option<(&str, u16)> {
     Some((host.trim_matches(['[', ']']), url.port_u16().unwrap_or(https::PORT)))
 }
 
-/// How often the client repeats a request that the authority rejects with `badNonce`, beyond the two repetitions of the
-/// library.
+/// Maximum number of times that the client repeats a request that the authority rejects with `badNonce`. In addition,
+/// the ACME library itself repeats each of these requests up to two times.
 const REPEATED: usize = 8;
 
 /// Sends a request again while the authority rejects its nonce (RFC 8555, section 6.5). A macro, because the compiler
@@ -96,7 +96,8 @@ fn is_bad_nonce(problem: &Problem) -> bool {
     problem.r#type.as_deref() == Some("urn:ietf:params:acme:error:badNonce")
 }
 
-/// Serves the response of each challenge of the type http-01 that the order still needs, and tells the authority so.
+/// Serves the response of each challenge of the type http-01 that the order still needs, and reports to the authority
+/// that the response is ready.
 async fn give_responses(order: &mut Order, answers: &Arc<Answers>, given: &mut Vec<Given>) -> Result<(), Error> {
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
