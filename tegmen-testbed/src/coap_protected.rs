@@ -12,8 +12,8 @@
 //!
 //! A key must belong to one producer, which chooses the URIs of its resources itself. Two URIs whose hashes begin with
 //! the same 56 bits would otherwise use the same nonces. A resource can send 2^16 messages under one key. The producer
-//! leases message numbers: it stores the end of the lease before it uses the first number of the lease. So the
-//! producer uses no number twice, even after a power cut.
+//! reserves message numbers in ranges. Such a range is called a lease. The producer stores the end of a lease before it
+//! uses the first number of the lease. So the producer uses no message number twice, even after a power cut.
 
 use std::fmt;
 use std::ops::Range;
@@ -35,7 +35,8 @@ pub const MAX_MESSAGES: u64 = 1 << 16;
 /// The reason why a payload cannot be protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PayloadError {
-    /// The lease has no more numbers. Store a new end of the lease, and then [extend](Resource::extend) the lease.
+    /// All reserved message numbers are used. Store a higher end of the reserved range (the lease), and then
+    /// [extend](Resource::extend) the lease.
     LeaseSpent,
     /// The resource has used all 2^16 message numbers under this key. It needs a new key.
     Exhausted,
@@ -70,13 +71,14 @@ pub struct Resource {
     /// The part of the nonce that is the same for all messages: the key identifier, and the beginning of the hash of
     /// the URI.
     fixed: [u8; NONCE_LEN - NUMBER_LEN],
-    /// The message numbers that the producer may still use.
+    /// The reserved message numbers (the lease) that the producer may still use.
     lease: Range<u64>,
 }
 
 impl Resource {
     /// Makes the state of the resource at `uri` under the key with the identifier `key_id`. `kept` is the end of the
-    /// lease that the producer stored last, or 0 for a new key. A reader passes any value, because it needs no lease.
+    /// reserved range of message numbers that the producer stored last, or 0 for a new key. A reader passes any value,
+    /// because it uses no message numbers.
     pub fn new<C: Crypto>(key: Secret<KEY_LEN>, key_id: u16, uri: &[u8], kept: u64) -> Self {
         let digest = digest::<C, DIGEST_LEN>(&[uri]);
         let mut fixed = [0; NONCE_LEN - NUMBER_LEN];
@@ -87,12 +89,13 @@ impl Resource {
         Self { key, fixed, lease: kept..kept }
     }
 
-    /// Returns the number of message numbers that remain in the lease.
+    /// Returns how many reserved message numbers the producer may still use.
     pub const fn left(&self) -> u64 {
         self.lease.end.saturating_sub(self.lease.start)
     }
 
-    /// Allows all message numbers below `kept`. The caller must have stored `kept` durably as the end of the lease.
+    /// Allows all message numbers below `kept`. The caller must have stored `kept` durably as the end of the reserved
+    /// range.
     pub fn extend(&mut self, kept: u64) {
         self.lease.end = self.lease.end.max(kept);
     }

@@ -1,11 +1,11 @@
 //! Co-simulation of two motes: the client of the Blink example sends a PUT request every second, and the server answers
 //! it. The motes communicate over the simulated radio, and the simulation controls their time.
 //!
-//! A mote runs only in turns. In a turn it receives the current time and possibly a packet, and runs until it has
-//! nothing more to do. Its packets are sent at the time when a real processor would have finished, according to
-//! [`crate::cost`]. A mote is either the image for a Cortex-M3 in QEMU ([`emulated`]), or the same source code compiled
-//! for this machine ([`native`]). With the same seed and the same turns, the image and the native mote must send the
-//! same bytes.
+//! A mote runs only in turns. In a turn the mote receives the current time and possibly a packet, and runs until it has
+//! nothing more to do. The packets of the mote are sent at the time when a real processor would have finished,
+//! according to [`crate::cost`]. A mote is either the image for a Cortex-M3 in QEMU ([`emulated`]), or the same source
+//! code compiled for this machine ([`native`]). With the same seed and the same turns, the image and the native mote
+//! must send the same bytes.
 
 pub mod emulated;
 pub mod native;
@@ -28,13 +28,14 @@ use tegmen_lowpan::iphc::{Context, Hop};
 use tegmen_lowpan::slip::Start;
 use tegmen_lowpan::{Arrived, Interface};
 
-/// A mote that runs only in its turns.
+/// A mote that runs only in turns. In a turn the mote receives the current time and possibly a packet, and runs until
+/// it has nothing more to do.
 pub trait Mote {
-    /// Runs a turn at the time `now`. The mote receives an IPv6 packet, or an empty packet if only time has passed.
-    /// Returns the packets that the mote sends.
+    /// Lets the mote run at the time `now`, until it has nothing more to do. The mote receives the IPv6 packet
+    /// `packet`, which is empty if only time has passed. Returns the packets that the mote sends.
     ///
     /// # Errors
-    /// [`Error`], if the mote does not end its turn.
+    /// [`Error`], if the mote does not report that it has nothing more to do.
     fn take_turn(&mut self, now: Instant, packet: &[u8]) -> Result<Vec<Vec<u8>>, Error>;
 }
 
@@ -164,8 +165,8 @@ impl Station {
         }
     }
 
-    /// Keeps the processor busy for a turn in which the packet `came` arrived. The `packets` of the turn are sent
-    /// afterwards.
+    /// Keeps the processor of the mote busy for the time that it needs to process the received packet `came` and to
+    /// make `packets`. The `packets` are sent afterwards.
     fn work(&mut self, costs: &Costs, network: &mut Network, came: &[u8], packets: Vec<Vec<u8>>) {
         let instructions = instructions(costs, self.node, came, &packets);
         let cpu = cost::micros(instructions, CYCLES_PER_INSTRUCTION[1], CLOCK_HZ);
@@ -194,9 +195,10 @@ fn view(node: NodeId, own: &[[u8; 16]; 1]) -> tegmen_lowpan::Network<'_> {
     tegmen_lowpan::Network { link: link_of(node), own, contexts: CONTEXTS, routes: &[], relays: false }
 }
 
-/// Returns the instructions of a turn in which the packet `came` was received and `packets` were sent. The cost of a
-/// record with application data depends on the length of its content. If the node sends a flight of a handshake, the
-/// turn also costs a third of the instructions that the node needs for the whole handshake.
+/// Returns the number of instructions that a node needs to process the received packet `came` and to make the sent
+/// `packets`. The cost of a record with application data depends on the length of its content. If the node sends a
+/// flight of a handshake, the result also includes a third of the instructions that the node needs for the whole
+/// handshake.
 fn instructions(costs: &Costs, node: NodeId, came: &[u8], packets: &[Vec<u8>]) -> u64 {
     let content = |packet: &[u8]| {
         let datagram = payload_of(packet);
@@ -215,16 +217,17 @@ fn payload_of(packet: &[u8]) -> Vec<u8> {
     Datagram::parse(&mut packet.to_vec()).map(|datagram| datagram.payload.to_vec()).unwrap_or_default()
 }
 
-/// Makes the frame that begins a turn of a mote. It contains the time `now` and the packet.
+/// Makes the frame that lets a mote run until it has nothing more to do. The frame contains the time `now` and the
+/// packet that the mote receives.
 fn turn(now: Instant, packet: &[u8]) -> Vec<u8> {
     [&TURN, &now.as_micros().to_be_bytes()[..], packet].concat()
 }
 
-/// Reads a frame that a mote sent during its turn. Returns the packet in the frame, or `None` if the frame ends the
-/// turn.
+/// Reads a frame that a mote sent to the simulation. Returns the packet in the frame, or `None` if the frame reports
+/// that the mote has nothing more to do.
 ///
 /// # Errors
-/// [`Error::Garbled`], if the frame is neither a packet nor the end of the turn.
+/// [`Error::Garbled`], if the frame contains neither a packet nor the report that the mote has nothing more to do.
 fn packet_or_done(frame: Vec<u8>) -> Result<Option<Vec<u8>>, Error> {
     match frame.first() {
         _ if frame == DONE => Ok(None),
@@ -233,18 +236,19 @@ fn packet_or_done(frame: Vec<u8>) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// The reason why a mote cannot run more turns.
+/// The reason why the simulation of a mote cannot continue.
 #[derive(Debug)]
 pub enum Error {
     /// The images cannot be built.
     Build(footprint::Error),
     /// QEMU does not start, or the connection to its serial port fails.
     Line(std::io::Error),
-    /// The mote does not report the end of its turn.
+    /// The mote does not report that it has nothing more to do.
     Silent,
     /// The program of the mote ended. Contains the error message of QEMU.
     Ended(String),
-    /// The mote sent a frame that is neither a packet nor the end of the turn.
+    /// The mote sent a frame that contains neither a packet nor the report that the mote has nothing more to do.
+    /// Contains the frame.
     Garbled(Vec<u8>),
 }
 
@@ -279,8 +283,8 @@ pub const CLIENT: NodeId = 1;
 const PREFIX: [u8; 16] = [0xfd, 0x00, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 /// UDP port of the motes (RFC 7252, section 12.7).
 const DTLS_PORT: u16 = 5684;
-/// Time between two turns of a mote that receives no packet, in microseconds. It is the period of the mote's SysTick
-/// timer.
+/// Interval at which the simulation lets each mote run without a received packet, in microseconds. It is the period of
+/// the mote's SysTick timer.
 const TICK_INTERVAL: Micros = 100_000;
 const TICK: u64 = 1;
 const LEAVE: u64 = 2;

@@ -1,5 +1,5 @@
-//! The cost of operations on a mote, in instructions. The numbers come from the committed budget of the firmware. QEMU
-//! counted them.
+//! The cost of operations on a mote, in instructions. The numbers come from the budget file of the firmware
+//! (`firmware/budget.toml`). QEMU counted them.
 //!
 //! QEMU counts instructions, and not cycles. A Cortex-M3 needs 1.0 to 1.3 cycles for an instruction, so the time of an
 //! operation is known only within this range.
@@ -16,40 +16,41 @@ use serde::{Deserialize, Serialize};
 /// Instructions of the operations of a node that uses the cryptographic provider of motes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Costs {
-    /// Building a CoAP request.
+    /// Instructions to build a CoAP request.
     pub build: u64,
-    /// Storing a request, so that it can be sent again.
+    /// Instructions to store a request, so that it can be sent again.
     pub keep: u64,
-    /// Reading a stored request, to send it again.
+    /// Instructions to read a stored request before it is sent again.
     pub again: u64,
-    /// Serving a request, from its receipt to its response.
+    /// Instructions to serve a request, from its receipt to its response.
     pub serve: u64,
-    /// Finding the request to which a received response belongs.
+    /// Instructions to find the request to which a received response belongs.
     pub hear: u64,
-    /// Sealing a DTLS record of 64 bytes.
+    /// Instructions to seal a DTLS record of 64 bytes.
     pub seal: u64,
-    /// Opening a DTLS record of 64 bytes.
+    /// Instructions to open a DTLS record of 64 bytes.
     pub open: u64,
-    /// The client's share of a DTLS handshake with a pre-shared key.
+    /// Instructions of the client in a DTLS handshake with a pre-shared key.
     pub client: u64,
-    /// The server's share of a DTLS handshake with a pre-shared key.
+    /// Instructions of the server in a DTLS handshake with a pre-shared key.
     pub server: u64,
-    /// Each kind of handshake, divided into the steps of the client and of the server.
+    /// Instructions of each kind of handshake, divided into the steps of the client and of the server.
     pub handshakes: Handshakes,
-    /// Deriving the key of one listener for its responses to one sender of a group (Axiom, section 5.5). No image
-    /// counts this operation, so the value is an upper bound: `client` times 7 / 41. The derivation runs the
+    /// Instructions to derive the key of one listener for its responses to one sender of a group (Axiom, section 5.5).
+    /// No image counts this operation, so the value is an upper bound: `client` times 7 / 41. The derivation runs the
     /// compression function of SHA-256 7 times, and a client's handshake runs it 41 times.
     pub derive: u64,
-    /// Building a request and protecting it with OSCORE.
+    /// Instructions to build a request and to protect it with OSCORE.
     pub create_oscore: u64,
-    /// Protecting and opening an OSCORE request and an OSCORE response.
+    /// Instructions to protect and to open an OSCORE request and an OSCORE response.
     pub oscore: Oscore,
-    /// Compressing and fragmenting a datagram for 6LoWPAN: first for a datagram of 80 bytes, then for one of 300 bytes.
+    /// Instructions to compress and fragment a datagram for 6LoWPAN: first for a datagram of 80 bytes, then for one of
+    /// 300 bytes.
     pub send: [u64; 2],
-    /// Reassembling, decompressing and checking a datagram of 6LoWPAN: first for a datagram of 80 bytes, then for one
-    /// of 300 bytes.
+    /// Instructions to reassemble, decompress and check a datagram of 6LoWPAN: first for a datagram of 80 bytes, then
+    /// for one of 300 bytes.
     pub receive: [u64; 2],
-    /// The operations of Named Data Networking.
+    /// Instructions of the operations of Named Data Networking.
     pub ndn: NdnCosts,
 }
 
@@ -57,13 +58,13 @@ pub struct Costs {
 /// with 6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Oscore {
-    /// Protecting a request.
+    /// Instructions to protect a request.
     pub protect_request: u64,
-    /// Opening a request.
+    /// Instructions to open a request.
     pub unprotect_request: u64,
-    /// Protecting a response.
+    /// Instructions to protect a response.
     pub protect_response: u64,
-    /// Opening a response.
+    /// Instructions to open a response.
     pub unprotect_response: u64,
 }
 
@@ -118,32 +119,35 @@ impl Costs {
         }
     }
 
-    /// Returns the cost of sealing a record whose content has `len` bytes. It is the cost for 64 bytes, multiplied by
-    /// the number of AES blocks for `len` bytes and divided by the number for 64 bytes.
+    /// Returns the number of instructions to seal a record whose content has `len` bytes. It is the number for 64
+    /// bytes, multiplied by the number of AES blocks for `len` bytes and divided by the number of AES blocks for 64
+    /// bytes.
     pub const fn seal_of(&self, len: usize) -> u64 {
         self.seal * blocks(len) / blocks(64)
     }
 
-    /// Returns the cost of opening a record whose content has `len` bytes. It is the cost for 64 bytes, multiplied by
-    /// the number of AES blocks for `len` bytes and divided by the number for 64 bytes.
+    /// Returns the number of instructions to open a record whose content has `len` bytes. It is the number for 64
+    /// bytes, multiplied by the number of AES blocks for `len` bytes and divided by the number of AES blocks for 64
+    /// bytes.
     pub const fn open_of(&self, len: usize) -> u64 {
         self.open * blocks(len) / blocks(64)
     }
 
-    /// Returns the cost of sealing or opening a payload of `len` bytes without a record header. No image counts this
-    /// operation, so the cost of sealing a record of 64 bytes is multiplied by the ratio of the numbers of AES blocks.
+    /// Returns the number of instructions to seal or open a payload of `len` bytes without a record header. No image
+    /// counts this operation, so the instructions to seal a record of 64 bytes are multiplied by the ratio of the
+    /// numbers of AES blocks.
     pub const fn payload_of(&self, len: usize) -> u64 {
         self.seal * (blocks(len) - 1) / blocks(64)
     }
 
-    /// Returns the cost of sending a datagram of `len` bytes over 6LoWPAN. It is interpolated linearly between the two
-    /// measured costs.
+    /// Returns the number of instructions to send a datagram of `len` bytes over 6LoWPAN. It is interpolated linearly
+    /// between the counted instructions for 80 and for 300 bytes.
     pub fn send_of(&self, len: usize) -> u64 {
         on_line(self.send, len)
     }
 
-    /// Returns the cost of receiving a datagram of `len` bytes over 6LoWPAN. It is interpolated linearly between the
-    /// two measured costs.
+    /// Returns the number of instructions to receive a datagram of `len` bytes over 6LoWPAN. It is interpolated
+    /// linearly between the counted instructions for 80 and for 300 bytes.
     pub fn receive_of(&self, len: usize) -> u64 {
         on_line(self.receive, len)
     }
@@ -164,7 +168,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns the memory of the image with this name; `None` if the budget does not contain it.
+    /// Returns the memory of the image with this name; `None` if the budget file (`firmware/budget.toml`) does not
+    /// contain the image.
     pub fn of_image(image: &str) -> Option<Self> {
         let budget = budget();
         let image = budget.get(image)?.get(PROVIDER)?;
@@ -173,7 +178,8 @@ impl Memory {
     }
 }
 
-/// An image of the firmware, with its values in the budget.
+/// An image of the firmware, with the sizes and the numbers of instructions that the budget file
+/// (`firmware/budget.toml`) contains for it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Image {
     /// The memory of the image.
@@ -186,7 +192,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Returns the image with this name; `None` if the budget does not contain it.
+    /// Returns the image with this name; `None` if the budget file (`firmware/budget.toml`) does not contain the image.
     pub fn of(name: &str) -> Option<Self> {
         let budget = budget();
         let image = budget.get(name)?.get(PROVIDER)?;

@@ -59,10 +59,10 @@ pub struct Move {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Changes {
-    /// The interface identifier of the node's IPv6 address.
+    /// The move changes the interface identifier in the node's IPv6 address.
     #[default]
     Address,
-    /// The UDP port of the node.
+    /// The move changes the UDP port of the node.
     Port,
 }
 

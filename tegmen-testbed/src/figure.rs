@@ -51,13 +51,14 @@ pub struct Sample {
 /// A value of Tegmen that is compared with a value of a paper, and the verdict.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Figure {
-    /// The name of the figure.
+    /// The name of this figure.
     pub id: String,
-    /// The value in the paper; `None` if the paper prints no value for it.
+    /// The value that the paper prints for this figure; `None` if the paper prints no value.
     pub paper: Option<f64>,
-    /// The value of Tegmen; `None` if Tegmen has no value for it.
+    /// The value that was measured, counted or simulated with Tegmen for this figure; `None` if there is no such value.
     pub ours: Option<f64>,
-    /// The value that follows from other numbers of the paper. `ours` is `None` if this value is set.
+    /// The value of this figure that follows from other numbers of the paper; `None` if it was not computed. `ours` is
+    /// `None` if this value is set.
     pub derived: Option<f64>,
     /// The unit of the values.
     pub unit: Cow<'static, str>,
@@ -218,21 +219,24 @@ pub fn table(figures: &[Figure]) -> String {
     text
 }
 
-/// The value of Tegmen equals the value of the paper.
+/// The verdict on a figure for which the value of Tegmen equals the value of the paper.
 pub const EQUAL: &str = "equal";
-/// Tegmen's value is near the paper's value. The verdict also contains the limit in percent.
+/// The verdict on a figure for which Tegmen's value is near the paper's value. The verdict also contains the maximum
+/// difference in percent.
 pub const WITHIN: &str = "within";
-/// The paper's assertion holds for Tegmen too.
+/// The verdict on an assertion of the paper that also holds for Tegmen.
 pub const HOLDS: &str = "holds";
-/// The figure of the paper follows from other figures of the paper. Tegmen has no value for it.
+/// The verdict on a figure for which the printed value follows from other numbers of the paper. Tegmen has no value for
+/// this figure.
 pub const CONSISTENT: &str = "paper agrees with itself";
-/// An aim of this project is not reached. The reason is known.
+/// The verdict on an aim of this project that is not reached. The reason is known.
 pub const MISSED: &str = "missed";
-/// A conclusion of the paper does not hold for Tegmen.
+/// The verdict on a conclusion of the paper that does not hold for Tegmen.
 pub const HOLDS_NOT: &str = "does not hold";
-/// The two values should agree, but do not agree.
+/// The verdict on a figure for which the two values should agree, but do not agree.
 pub const DIFFERS: &str = "differs";
-/// The paper contradicts itself. The verdict also contains the value that agrees with the other numbers of the paper.
+/// The verdict on a figure for which the paper contradicts itself. The verdict also contains the value that agrees with
+/// the other numbers of the paper.
 pub const MISPRINT: &str = "misprint";
 
 #[cfg(test)]

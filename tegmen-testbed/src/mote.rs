@@ -79,11 +79,13 @@ pub enum Wish {
         /// The address of the member.
         member: Address,
     },
-    /// The node that sends requests to a group reached a milestone.
+    /// The node that sends requests to a group reached a milestone: an event whose time and energy the simulation
+    /// records.
     Noted(Milestone),
 }
 
-/// A milestone of the node that sends requests to a group.
+/// A milestone of the node that sends requests to a group: an event at which the simulation records the time and the
+/// activity of all nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Milestone {
     /// The application makes a request.

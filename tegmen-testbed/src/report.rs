@@ -108,8 +108,9 @@ impl<'f> Report<'f> {
         self.plot(name, &plot::bars(title, unit, &["paper", "ours"], &bars))
     }
 
-    /// Plots the distributions of the figures whose names begin with `start` and end with `end`. Each figure becomes a
-    /// line. The name of the line is the part of the figure's name between `start` and `end`.
+    /// Draws a plot of the distributions of the values (`figures`) whose names begin with `start` and end with `end`.
+    /// The distribution of each value becomes a line. The name of the line is the part of the value's name between
+    /// `start` and `end`.
     pub(crate) fn distributions(
         &mut self,
         name: &str,

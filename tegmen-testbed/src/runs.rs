@@ -62,7 +62,7 @@ pub struct Summary {
     /// Energy of a mote for each of its readings, in microjoules, if its radio is always on.
     pub energy_always_on_uj: Mean,
     /// Energy of a mote for receiving frames that are addressed to other nodes, for each of its readings, in
-    /// microjoules. It is part of the energy with a radio that is always on.
+    /// microjoules. The field `energy_always_on_uj` includes this energy, and the field `energy_uj` does not.
     pub overheard_uj: Mean,
     /// The number of sessions that motes opened in a run.
     pub sessions: Mean,
@@ -76,10 +76,11 @@ pub struct Summary {
     pub battery_years: f64,
     /// Battery life in years of the mote that uses the most energy, if its radio is always on.
     pub battery_years_always_on: f64,
-    /// The ROM of a firmware image that has a client with this protection, in bytes. The number comes from the
-    /// committed budget (`firmware/budget.toml`).
+    /// The ROM of a firmware image that has a client with this protection, in bytes. The number comes from the budget
+    /// file (`firmware/budget.toml`).
     pub rom: u64,
-    /// The RAM of the variables in the same image, in bytes.
+    /// The RAM that the variables of the firmware image in the field `rom` need, in bytes. The number comes from the
+    /// budget file (`firmware/budget.toml`).
     pub ram: u64,
     /// The results of each mote that makes readings or answers requests to a group.
     pub by_node: Vec<OfNode>,

@@ -92,7 +92,7 @@ pub fn run(deployment: &Deployment, protection: Protection, seed: u64, capture: 
 pub struct GroupRun {
     /// The result.
     pub outcome: Outcome,
-    /// The milestones that node 0 reached, in order.
+    /// The milestones (such as the end of the handshakes) that node 0 reached, in order.
     pub noted: Vec<Noted>,
     /// The frames that were on the air.
     pub frames: Vec<Captured>,
@@ -137,16 +137,18 @@ fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World
     })
 }
 
-/// A milestone of the node that sends requests to a group, with the activity of all nodes from the beginning of the run
-/// to the milestone. The activity of the radios is read a millisecond after the milestone, so that it includes the
-/// acknowledgement of the last frame.
+/// A milestone that the node which sends requests to a group reached, with the activity of all nodes from the beginning
+/// of the run to the milestone. A milestone is an event such as the end of the handshakes. The activity of the radios
+/// is read a millisecond after the milestone, so that it includes the acknowledgement of the last frame.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Noted {
-    /// The milestone.
+    /// The kind of the milestone.
     pub milestone: Milestone,
-    /// The time at which the node processed the event with which it reached the milestone.
+    /// The virtual time at which the event (a received datagram or an alarm) occurred with which the node reached the
+    /// milestone, in microseconds.
     pub begun: Micros,
-    /// The time at which the processor of the node has finished its computation for this event.
+    /// The virtual time at which the processor of the node finished its computation for the event with which the node
+    /// reached the milestone, in microseconds.
     pub at: Micros,
     /// For each node: the activity of its radio, the time in microseconds for which its processor was busy, and the
     /// number of instructions that it executed.
@@ -207,7 +209,8 @@ pub fn run_objects(
 /// device.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Storm {
-    /// The delays, bytes and energies of the run. A peer counts as returned when the device has answered its reading.
+    /// The delays, bytes and energies of the run. A peer has returned to the device when the device has answered the
+    /// peer's first reading. So the share of answered readings is the share of returned peers.
     pub outcome: Outcome,
     /// Number of frames that were on the air at the same time as another frame.
     pub collisions: u64,
@@ -272,8 +275,9 @@ struct World<'s> {
     /// busy, the timer of the node does not fire: it fires when the processor has finished.
     computes_long: bool,
     platform: Platform,
-    /// The milestones, in the order in which they were reached. The radio activity of the latest milestones is still
-    /// missing, because it is read a millisecond later.
+    /// The milestones (events such as the end of the handshakes) of the node that sends requests to a group, in the
+    /// order in which the node reached them. The radio activity of the latest milestones is still missing, because it
+    /// is read a millisecond later.
     noted: Vec<Noted>,
     is_accounted: usize,
     handshakes: u64,
@@ -669,7 +673,8 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Adds the current activity of all radios to the oldest milestone whose radio activity is still missing.
+    /// Stores the current activity of all radios in [`Self::noted`]: in the oldest milestone whose radio activity is
+    /// still missing.
     fn account(&mut self) {
         let Some(noted) = self.noted.get_mut(self.is_accounted) else { return };
         self.is_accounted += 1;
@@ -813,7 +818,8 @@ const LEAVE: u64 = 2;
 const POLL: u64 = 3;
 /// The token of the alarm at which a node sends the frame or packet that [`World::send_later`] has planned.
 const LATER: u64 = 4;
-/// The token of the alarm at which the activity of the radios is read, a millisecond after a milestone.
+/// The token of the alarm at which the activity of the radios is read, a millisecond after a milestone (an event such
+/// as the end of the handshakes).
 const ACCOUNT: u64 = 5;
 /// The token of the alarm at which a node with a sleeping radio asks its parent for packets.
 const ASK_PARENT: u64 = 6;

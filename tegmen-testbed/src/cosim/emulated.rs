@@ -120,5 +120,6 @@ fn listen(mut line: ChildStdout) -> Receiver<Vec<u8>> {
     frames
 }
 
-/// Maximum time for a turn. A turn takes about a millisecond, so a mote that needs longer than this has failed.
+/// Maximum real time until a mote reports that it has processed a packet or a change of the time. A mote usually needs
+/// about a millisecond, so a mote that exceeds this time has failed.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -57,8 +57,8 @@ impl<A: Application> super::Mote for Native<A> {
     }
 }
 
-/// A substitute for the serial line of the board. It stores the bytes that the mote sends during its turn. Each thread
-/// has its own store, so that motes in different threads do not disturb each other.
+/// A substitute for the serial line of the board. It stores the bytes that the mote sends, until the simulation reads
+/// them. Each thread has its own store, so that motes in different threads do not disturb each other.
 mod uart {
     use std::cell::RefCell;
 
@@ -73,8 +73,8 @@ mod uart {
     }
 }
 
-/// A substitute for the LEDs of the board. It stores the value that the mote shows during its turn. Each thread has its
-/// own store.
+/// A substitute for the LEDs of the board. It stores the last value that the mote showed, until the simulation reads
+/// it. Each thread has its own store.
 mod leds {
     use std::cell::Cell;
 

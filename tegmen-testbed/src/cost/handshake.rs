@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The instructions that one end needs in a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct HandshakeCosts {
-    /// Instructions for each flight that the end sends, and for each retransmission of the flight. They include the
+    /// Instructions for each flight that the end sends, and for each retransmission of this flight. They include the
     /// processing of the flight that arrived before.
     pub flight: u64,
     /// Instructions for an answer for which a server stores no state: a HelloVerifyRequest, or an alert.
@@ -17,20 +17,24 @@ pub struct HandshakeCosts {
     pub sign: u64,
 }
 
-/// The instructions of each kind of handshake. The first entry is for the client, and the second entry for the server.
+/// The instructions of each kind of handshake. In each array, the first entry is for the client, and the second entry
+/// is for the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Handshakes {
-    /// A handshake with a pre-shared key.
+    /// Instructions of client and server in a handshake with a pre-shared key.
     pub psk: [HandshakeCosts; 2],
-    /// A handshake with certificates. A CA below the trust anchor issued each certificate.
+    /// Instructions of client and server in a handshake with certificates. A CA below the trust anchor issued each
+    /// certificate.
     pub certificate: [HandshakeCosts; 2],
-    /// A handshake with raw public keys.
+    /// Instructions of client and server in a handshake with raw public keys.
     pub raw_key: [HandshakeCosts; 2],
-    /// A handshake with a pre-shared key, in which the client receives a ticket.
+    /// Instructions of client and server in a handshake with a pre-shared key, in which the client receives a ticket.
     pub with_ticket: [HandshakeCosts; 2],
-    /// A handshake that resumes a session with the ticket of [`with_ticket`](Self::with_ticket).
+    /// Instructions of client and server in a handshake that resumes a session with the ticket of
+    /// [`with_ticket`](Self::with_ticket).
     pub resumed: [HandshakeCosts; 2],
-    /// A handshake that resumes a delegated session with the ticket of this session.
+    /// Instructions of client and server in a handshake that resumes a delegated session with the ticket of this
+    /// session.
     pub delegated: [HandshakeCosts; 2],
 }
 

@@ -6,22 +6,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NdnCosts {
-    /// Creating an Interest at a consumer, and storing and sending this Interest at the forwarder of the consumer.
+    /// Instructions to create an Interest at a consumer, and to store and send this Interest at the forwarder of the
+    /// consumer.
     pub create: u64,
-    /// Sending an Interest again at a forwarder.
+    /// Instructions to send an Interest again at a forwarder.
     pub again: u64,
-    /// Processing an Interest at a forwarder. The forwarder sends it to the next hop, or answers it from its content
-    /// store.
+    /// Instructions to process an Interest at a forwarder. The forwarder sends the Interest to the next hop, or answers
+    /// it from its content store.
     pub on_interest: u64,
-    /// Processing a Data packet at a forwarder. The forwarder stores it, and sends it to the faces with pending
-    /// Interests.
+    /// Instructions to process a Data packet at a forwarder. The forwarder stores the packet, and sends it to the faces
+    /// with pending Interests.
     pub on_data: u64,
-    /// Searching the content store: the instructions for each packet that it contains.
+    /// Instructions to search the content store, for each packet that the store contains.
     pub of_stored: u64,
-    /// Creating a Data packet at a producer: first without protection, then with encryption and a signature.
+    /// Instructions to create a Data packet at a producer: first without protection, then with encryption and a
+    /// signature.
     pub create_data: [u64; 2],
-    /// Reading a Data packet at a consumer: first without protection, then with the verification of the signature and
-    /// the decryption of the content.
+    /// Instructions to read a Data packet at a consumer: first without protection, then with the verification of the
+    /// signature and the decryption of the content.
     pub open: [u64; 2],
 }
 
@@ -31,12 +33,12 @@ impl NdnCosts {
             .expect("the file is part of the program, and a test reads it")
     }
 
-    /// Returns the cost of creating a Data packet, with or without protection.
+    /// Returns the number of instructions to create a Data packet, with or without protection.
     pub const fn create_of(&self, is_protected: bool) -> u64 {
         self.create_data[is_protected as usize]
     }
 
-    /// Returns the cost of reading a Data packet, with or without protection.
+    /// Returns the number of instructions to read a Data packet, with or without protection.
     pub const fn open_of(&self, is_protected: bool) -> u64 {
         self.open[is_protected as usize]
     }

@@ -14,9 +14,10 @@ use std::fmt;
 /// sender and a column for each receiver.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Loss {
-    /// The same share for every link.
+    /// Every link loses the same share of frames.
     Every(f64),
-    /// A share for each pair of sender and receiver. It has no effect for two nodes that do not hear each other.
+    /// The share of frames that each link loses: a row for each sender, with a column for each receiver. The value for
+    /// two nodes that do not hear each other has no effect.
     Matrix(Vec<Vec<f64>>),
 }
 
@@ -96,11 +97,11 @@ pub struct Weather {
 
 /// Named settings for bad periods. Their values are round numbers that are typical for the name, and were not measured.
 pub const BURSTS: &[(&str, Weather)] = &[
-    // A network beside it that sends a tenth of the time, a few frames at once.
+    // A WLAN near the motes sends during a tenth of the time, a few frames at once.
     ("wlan", Weather { good_s: 0.045, bad_s: 0.005, loss: 0.9 }),
-    // Waves that cancel out while something moves: half a second every five.
+    // Radio waves cancel out while something moves, for half a second in every five seconds.
     ("fading", Weather { good_s: 4.5, bad_s: 0.5, loss: 0.9 }),
-    // A person between the nodes: five seconds every hundred.
+    // A person is between the nodes, for five seconds in every hundred seconds.
     ("shadow", Weather { good_s: 95.0, bad_s: 5.0, loss: 1.0 }),
 ];
 

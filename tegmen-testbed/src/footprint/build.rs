@@ -74,17 +74,17 @@ fn release(folder: &Path) -> PathBuf {
     folder.join(TRIPLE).join("release")
 }
 
-/// A symbolic link to the checkout. The path of the link is the same on every machine. The link exists as long as this
-/// value. Cargo puts the paths of crates into the names of symbols. These names determine the order of the symbols, and
-/// the order changes the instructions of an image. With two different folders the instructions of a handshake differed
-/// by 190.
+/// A symbolic link to the project directory. The path of the link is the same on every machine. As long as this value
+/// exists, no other process that builds images changes the link. The link remains when this value is dropped. Cargo
+/// puts the paths of crates into the names of symbols. These names determine the order of the symbols, and the order
+/// changes the instructions of an image. With two different folders the instructions of a handshake differed by 190.
 struct Place {
     firmware: PathBuf,
     _lock: File,
 }
 
 impl Place {
-    /// Makes the link. Waits until no other process builds images.
+    /// Makes the symbolic link to the project directory, unless it exists. Waits until no other process builds images.
     fn of(project: &Path) -> Result<Self, Error> {
         let link = PathBuf::from(SAME_PATH);
         let at = |path: &Path| {

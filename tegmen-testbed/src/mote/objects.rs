@@ -1,7 +1,7 @@
 //! The protection of messages at one node: its OSCORE contexts, and the keys of protected payloads.
 //!
-//! A lease is a range of numbers that a node may use. The ends of the leases survive a restart, because a mote stores
-//! them in its flash memory.
+//! A node reserves message numbers in ranges. Such a range is called a lease. The ends of the leases survive a restart,
+//! because a mote stores them in its flash memory.
 
 use super::MESSAGE;
 use crate::coap_protected::{MAX_MESSAGES, Resource};
@@ -26,8 +26,8 @@ pub(super) struct Contexts {
     pub(super) pair: u16,
     costs: Costs,
     contexts: BTreeMap<u16, Context>,
-    /// The requests that wait for a response. Each entry has the peer, the request, the number of the pair, and the
-    /// data that verifies the response.
+    /// The requests that wait for a response. Each entry has the peer, the request, the number of the pair of nodes
+    /// whose context protects the request, and the data that verifies the response.
     asked: Vec<(PeerId, RequestId, u16, Pending)>,
     kept: BTreeMap<u16, u64>,
     /// Number of challenges that were sent and are not yet reported.
@@ -46,12 +46,13 @@ pub(super) struct Payloads {
     pub(super) instructions: u64,
 }
 
-/// The content of the flash memory: the ends of the leases.
+/// The content of the flash memory: for each OSCORE context, and for the key of protected payloads, the end of the
+/// range of message numbers that the node has reserved.
 #[derive(Clone, Default)]
 pub(super) struct Kept {
     contexts: BTreeMap<u16, u64>,
-    /// The number of the key of protected payloads, and the end of the lease under this key. The node may use all
-    /// message numbers below this end.
+    /// The number of the key of protected payloads, and the first message number that the node has not reserved under
+    /// this key. The node may use all message numbers below it.
     resource: (u16, u64),
 }
 
@@ -68,15 +69,16 @@ impl Contexts {
         Self { pair, costs, contexts, asked: Vec::new(), kept, challenges: 0, instructions: 0 }
     }
 
-    /// Deletes the context with the node `maker` from memory. The end of the context's lease of message numbers stays
-    /// in flash memory.
+    /// Deletes from RAM the OSCORE context for the readings of the node `maker`. The flash memory still contains the
+    /// end of the range of message numbers that the node has reserved for this context.
     pub(super) fn forget(&mut self, maker: u16) {
         self.contexts.remove(&maker);
     }
 
-    /// Returns the context of the pair `maker`. `is_maker` is true if this node makes the readings of the pair, and
-    /// false if it receives them. If the context is not in memory, this function derives it. The cost of the derivation
-    /// is not counted, because a real node derives the context before its first request.
+    /// Returns the OSCORE context between the node `maker`, which makes readings, and the node that receives these
+    /// readings. `is_maker` is true if this node makes the readings, and false if it receives them. If the context is
+    /// not in RAM, this function derives it. The cost of the derivation is not counted, because a real node derives the
+    /// context before its first request.
     fn context(&mut self, maker: u16, is_maker: bool) -> &mut Context {
         let kept = &mut self.kept;
         let context = self.contexts.entry(maker).or_insert_with(|| {
@@ -274,7 +276,7 @@ fn ciphertext(datagram: &[u8]) -> usize {
 
 /// The ID of node 0 in every context. The IDs of the other nodes are 1 and above.
 const TAKER: u8 = 0;
-/// Number of message numbers that a node leases at once. The node writes to flash memory once for this number of
+/// Number of message numbers that a node reserves at once. The node writes to flash memory once for this number of
 /// messages.
 const LEASE: u64 = 64;
 /// Number of encrypted bytes in a challenge: a code of one byte, and an Echo option.

@@ -18,7 +18,7 @@ use tegmen::time::{Duration, Instant};
 /// A turn: the datagrams that one node sends before the other node sends the next turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turn {
-    /// The datagrams of the turn. No two datagrams of an exchange are equal.
+    /// The datagrams of this turn. No two datagrams of an exchange are equal.
     pub datagrams: Vec<Vec<u8>>,
     /// The time from the end of the previous turn to the beginning of this turn, in microseconds. During this time the
     /// node computes, or waits for nodes that are not simulated.
@@ -28,9 +28,11 @@ pub struct Turn {
 /// An exchange of two nodes.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// The turns in order. The node that begins the exchange sends the first turn.
+    /// The turns in order. Each turn consists of the datagrams that one node sends together. The node that begins the
+    /// exchange sends the first turn.
     pub turns: Arc<[Turn]>,
-    /// The time after which a turn is sent again if the next turn has not arrived. Each retransmission doubles it.
+    /// The time after which a node sends its last datagrams again if the next datagrams of the other node have not
+    /// arrived. Each retransmission doubles this time.
     pub timeout: Duration,
 }
 
@@ -51,15 +53,15 @@ impl Exchange {
 /// One of the two nodes of an exchange.
 pub struct Script {
     exchange: Exchange,
-    /// The index of the turn for which this node waits. The other node sends it.
+    /// The index in [`Exchange::turns`] of the datagrams for which this node waits. The other node sends them.
     hears: usize,
-    /// For each datagram of the turn for which this node waits: true if the datagram has arrived.
+    /// For each datagram for which this node waits: true if the datagram has arrived.
     came: Vec<bool>,
-    /// The time at which the node sends its [own turn](Self::own), for the first time or again; `None` if nothing is
-    /// planned.
+    /// The time at which the node sends its [own datagrams](Self::own), for the first time or again; `None` if nothing
+    /// is planned.
     due: Option<Instant>,
-    /// The next timeout. After the node sends its [own turn](Self::own), it waits this time for the other node's turn.
-    /// If the other node's turn does not arrive, the node sends its own turn again.
+    /// The next timeout. After the node has sent its [own datagrams](Self::own), it waits this time for the next
+    /// datagrams of the other node. If they do not arrive, the node sends its own datagrams again.
     timeout: Duration,
     peer: Option<Address>,
     /// The time when the exchange began; `None` if it has not begun. Both nodes share this value.
@@ -83,14 +85,14 @@ impl Script {
         self.timeout = self.exchange.timeout;
     }
 
-    /// Returns the [`Turn`] that this node sent last, or that it sends next. Returns `None` if the node waits for the
-    /// first turn of the exchange.
+    /// Returns the [`Turn`] (datagrams that are sent together) that this node sent last, or that it sends next. Returns
+    /// `None` if the node waits for the first turn of the exchange.
     fn own(&self) -> Option<&Turn> {
         self.exchange.turns.get(self.hears.checked_sub(1)?)
     }
 
-    /// Begins the pause before the node's [own turn](Self::own), and sets the alarm for the end of the pause. The node
-    /// then sends the turn.
+    /// Begins the pause before the node sends its [own datagrams](Self::own), and sets the alarm for the end of the
+    /// pause. The node then sends the datagrams.
     fn send_after_pause(&mut self, now: Instant) {
         let pause = self.own().map_or(0, |turn| turn.pause);
         self.due = Some(now.after(Duration::from_micros(pause)));
@@ -136,7 +138,7 @@ impl Mote for Script {
                 self.send_after_pause(now);
             }
         } else if self.hears >= 2 && turns.get(self.hears - 2).and_then(is_in) == Some(0) {
-            // The other node did not receive the own turn, which is not being prepared.
+            // The other node did not receive the datagrams of this node, and this node does not prepare them now.
             if self.due.is_none() || self.timeout > self.exchange.timeout {
                 self.send(now, wishes);
             }
@@ -215,8 +217,9 @@ mod tests {
         Exchange { turns: (0..turns).map(turn).collect(), timeout: Duration::from_secs(1) }
     }
 
-    /// Runs an exchange with this number of turns. The datagrams are numbered from 1; a datagram is lost if `is_lost`
-    /// returns true for its number. Returns true if the exchange ended, and the number of datagrams that were sent.
+    /// Runs an exchange that has this number of turns, with two datagrams in each turn. The datagrams are numbered from
+    /// 1. A datagram is lost if `is_lost` returns true for its number. Returns true if the exchange ended, and the
+    /// number of datagrams that were sent.
     fn play(turns: usize, is_lost: impl Fn(usize) -> bool) -> (bool, usize) {
         let (exchange, began) = (exchange(turns), Rc::default());
         let mut nodes = [true, false].map(|begins| Script::new(&exchange, begins, &began));

@@ -102,13 +102,14 @@ pub struct Row {
     pub verdict: Cow<'static, str>,
 }
 
-/// The maximum differences between a figure of the simulator and the figure of ns-3. Up to these differences the two
-/// figures agree.
+/// The maximum differences between the results of the simulator and the results of ns-3. Up to these differences the
+/// results agree.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
-    /// Maximum difference between the shares of answered requests, in percentage points.
+    /// Maximum difference between the simulator's and ns-3's shares of answered requests, in percentage points.
     pub points: f64,
-    /// Maximum difference between the mean times or the median times, in percent.
+    /// Maximum difference between the simulator's and ns-3's mean time from request to answer, in percent of the mean
+    /// time of ns-3. It is also the maximum difference between the median times.
     pub percent: f64,
 }
 
@@ -446,14 +447,15 @@ pub fn table(rows: &[Row]) -> String {
     text + "(ns-3 first, then ours; the differences are points of delivery, and percent of the mean and of the median)\n"
 }
 
-/// The value of [`Row::file`] for a row whose ns-3 result is from `ns3-lrwpan-reference.csv`.
+/// The value of [`Row::file`] for a case whose ns-3 result is from `ns3-lrwpan-reference.csv`. In these cases node 0
+/// sends the requests.
 pub const GIVEN: &str = "given";
-/// The value of [`Row::file`] for a row whose ns-3 result is from `ns3-lrwpan-measured.csv`, which was measured for
-/// this plan.
+/// The value of [`Row::file`] for a case whose ns-3 result is from `ns3-lrwpan-measured.csv`. The file contains the
+/// cases in which leaves send the requests, and long chains.
 pub const MEASURED: &str = "measured";
-/// The verdict on a row that agrees with ns-3.
+/// The verdict on a case in which the results of the simulator agree with those of ns-3.
 pub const AGREES: &str = "agrees";
-/// The verdict on a row that does not agree with ns-3.
+/// The verdict on a case in which the results of the simulator do not agree with those of ns-3.
 pub const DIFFERS: &str = "differs";
 /// The tolerance for a case in which no queue grows for the whole run.
 pub const TOLERANCE: Tolerance = Tolerance { points: 0.4, percent: 2.0 };

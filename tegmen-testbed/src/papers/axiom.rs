@@ -31,9 +31,9 @@ use unicast::Unicast;
 pub struct Effort {
     /// Number of runs of each case with three listeners. The paper has 20 runs.
     pub seeds: u64,
-    /// Number of runs of each case with another number of listeners.
+    /// Number of runs of each case in which the group does not have three listeners.
     pub seeds_of_large: u64,
-    /// The numbers of listeners of the groups.
+    /// The sizes of the simulated groups, in listeners.
     pub listeners: &'static [usize],
 }
 

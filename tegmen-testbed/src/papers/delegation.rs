@@ -282,20 +282,23 @@ fn transmission(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     figures
 }
 
-/// Returns the instructions of a device in a delegated handshake. As a client, the device resumes a session that it has
-/// from the delegation server, and sends the session id. As a server, the device accepts a ticket.
+/// Returns the number of instructions that a device executes in a delegated handshake, as the end `end` (`client` or
+/// `server`). As a client, the device resumes a session that it has from the delegation server, and sends the session
+/// id. As a server, the device accepts a ticket.
 fn device(end: &str) -> u64 {
     let what = if end == "client" { "delegated client" } else { "resumption server" };
     operation("dtls_delegated", what)
 }
 
-/// Returns the instructions of the handshake in the image `dtls_x509`. In this handshake each certificate was issued by
-/// a CA below the trust anchor, so each end verifies two certificates.
+/// Returns the number of instructions that the end `end` (`client` or `server`) executes in the handshake of the image
+/// `dtls_x509`. In this handshake each certificate was issued by a CA below the trust anchor, so each end verifies two
+/// certificates.
 fn both_certificates(end: &str) -> u64 {
     operation("dtls_x509", &format!("handshake {end}"))
 }
 
-/// Returns the instructions of a handshake in which the trust anchor itself issued the certificates, as in the paper.
+/// Returns the number of instructions that the end `end` (`client` or `server`) executes in a handshake in which the
+/// trust anchor itself issued the certificates, as in the paper. So each end verifies one certificate.
 fn one_certificate(end: &str) -> u64 {
     both_certificates(end) - operation("p256", "verify")
 }

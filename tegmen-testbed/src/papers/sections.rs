@@ -249,9 +249,10 @@ pub(super) fn axiom(report: &mut Report<'_>, figures: &[Figure]) -> io::Result<(
     report.figures(figures)
 }
 
-/// Returns a line of a plot for each scheme, which is one of the compared protocols. A figure becomes a point of the
-/// line if its name consists of a beginning, a number and an end. `around` returns the beginning and the end for a
-/// scheme. The number is the value on the horizontal axis.
+/// Returns a line of a plot for each scheme, which is one of the compared protocols. Each of `figures` is a value with
+/// a name. For a scheme, `around` returns a prefix and a suffix. If the name of a value consists of this prefix, a
+/// number and this suffix, the value becomes a point of the line. The number is the position of the point on the
+/// horizontal axis.
 fn series(figures: &[Figure], around: impl Fn(&str) -> (String, String)) -> Vec<Series> {
     let of = |name: &&str| {
         let (start, end) = around(name);

@@ -155,8 +155,8 @@ struct Group {
     mark: &'static str,
     class: &'static str,
     about: &'static str,
-    /// True if a verdict of this group determines the color of its table, even if the table also has verdicts of better
-    /// groups.
+    /// True if one verdict of this group is enough to give a table the color of this group, even if the other verdicts
+    /// in the table belong to better groups.
     asks: bool,
     verdicts: &'static [&'static str],
 }

@@ -1,11 +1,11 @@
-//! Distributions of delays. Delays are counted in steps that are the same for all runs.
+//! Distributions of delays. The delays are counted in intervals of time (steps) that are the same for all runs.
 
 use crate::sim::Micros;
 use serde::{Deserialize, Serialize};
 
-/// The number of delays in each step. Each pair has the end of a step in microseconds, and the number of delays in the
-/// step. The width of a step is at most a sixteenth of its end. All runs have the same steps, so their distributions
-/// can be added.
+/// A histogram of delays. The axis of time is divided into intervals (steps). Each pair has the end of a step in
+/// microseconds, and the number of delays in the step. The width of a step is at most a sixteenth of its end. All runs
+/// have the same steps, so their distributions can be added.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Distribution(Vec<(Micros, u64)>);
@@ -28,8 +28,8 @@ impl Distribution {
         }
     }
 
-    /// Returns the distribution as shares of `all` delays. Each pair has the end of a step in milliseconds, and the
-    /// share of delays that are at most this long.
+    /// Returns the distribution as shares of `all` delays. Each pair has a delay in milliseconds (the upper bound of an
+    /// interval of this histogram), and the share of delays that are at most this long.
     pub fn shares(&self, all: u64) -> Vec<(f64, f64)> {
         let mut below = 0;
         let share = |(end, count): &(Micros, u64)| {
@@ -40,8 +40,9 @@ impl Distribution {
     }
 }
 
-/// Returns the end of the step to which a delay belongs. It is the smallest number that is not less than the delay and
-/// whose binary form has at most five digits before its final zeros.
+/// Returns the upper bound of the histogram interval (step) to which a delay belongs, in microseconds. It is the
+/// smallest number that is not less than the delay and whose binary form has at most five digits before its final
+/// zeros.
 const fn end(delay: Micros) -> Micros {
     let digits = Micros::BITS - delay.leading_zeros();
     if digits <= DIGITS {
@@ -51,7 +52,7 @@ const fn end(delay: Micros) -> Micros {
     delay.div_ceil(step) * step
 }
 
-/// Number of binary digits to which the end of a step is rounded.
+/// Number of binary digits to which the upper bound of each interval of the histogram is rounded.
 const DIGITS: u32 = 5;
 
 #[cfg(test)]

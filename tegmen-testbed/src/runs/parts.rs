@@ -148,7 +148,8 @@ fn columns() -> Vec<String> {
 const MARK: &str = "# runs of tegmen lab, plan";
 /// The names of the columns that contain lists.
 const LISTS: [&str; 2] = ["by_node", "delays"];
-/// The number of the line with the first run, counted from 1.
+/// The number of the line in a CSV file that contains the first run, counted from 1. The lines before it identify the
+/// plan and name the columns.
 const FIRST_RUN: usize = 3;
 
 #[cfg(test)]

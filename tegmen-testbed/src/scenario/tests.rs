@@ -136,7 +136,8 @@ fn who_lost_what_it_knew_by_oscore_asks_once_and_goes_on() {
     // Of medians: where a frame is lost a retransmission takes as long as all others together.
     let ratio = always.delays[45] as f64 / never.delays[45] as f64;
     assert!((1.7..2.3).contains(&ratio), "{ratio}");
-    // A restarted client continues at the end of its lease, and the server sends no challenge.
+    // A restarted client continues after the last message number that it had reserved, and the server sends no
+    // challenge.
     let clients = with("client", 0.5);
     assert_eq!((clients.answered, clients.challenges), (90, 0));
 }
@@ -448,6 +449,6 @@ fn node_0_has_an_exchange_with_each_node() {
     let outcome = run();
     assert_eq!((outcome.made, outcome.answered, outcome.delays.len()), (6, 6, 6));
     assert_eq!(outcome, run());
-    // Three round trips, with a pause before each turn.
+    // Three round trips, with a pause before the datagrams of each node.
     assert!(outcome.delays[0] > 6000, "{:?}", outcome.delays);
 }

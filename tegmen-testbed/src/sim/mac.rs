@@ -39,8 +39,9 @@ pub(super) struct Station {
     pub(super) sequence: u8,
     pub(super) activity: Activity,
     queue: VecDeque<Outgoing>,
-    /// A counter that increases when a medium access or a wait for an acknowledgement ends. A planned event contains
-    /// the value of the counter. The event is ignored if the counter has increased since then.
+    /// A counter that increases when a medium access or a wait for an acknowledgement ends. A planned event of these
+    /// two contains the value that the counter had when the event was planned. The event is ignored if the counter has
+    /// increased since then.
     turn: u32,
     backoffs: u8,
     exponent: u8,

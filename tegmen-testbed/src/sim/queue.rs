@@ -7,14 +7,16 @@ use std::collections::BinaryHeap;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Event {
-    /// A clear channel assessment ends. `turn` is the counter of the station when the assessment was planned. The event
-    /// is ignored if the counter has increased since then.
+    /// A clear channel assessment of `node` ends. The node has a counter that increases when a medium access or a wait
+    /// for an acknowledgement ends. `turn` is the value of this counter when the assessment was planned. The event is
+    /// ignored if the counter has increased since then.
     Assessed { node: u32, turn: u32 },
     /// The radio has finished its change from receiving to sending.
     TurnedAround { node: u32 },
     /// The last bit of a frame was sent. `slot` is the index of the frame's slot on the air.
     FrameEnds { slot: u32 },
-    /// The maximum time to wait for an acknowledgement is over. `turn` is the counter of the station when the wait
+    /// The maximum time for which `node` waits for an acknowledgement is over. The node has a counter that increases
+    /// when a medium access or a wait for an acknowledgement ends. `turn` is the value of this counter when the wait
     /// began. The event is ignored if the counter has increased since then.
     AcknowledgementMissing { node: u32, turn: u32 },
     /// The station may send its next frame.

@@ -88,9 +88,9 @@ pub const ASSESSMENT: Micros = 128;
 pub const TURNAROUND: Micros = 192;
 /// The maximum time that a sender waits for an acknowledgement, in microseconds (macAckWaitDuration).
 pub const ACKNOWLEDGEMENT_WAIT: Micros = 864;
-/// The silence after a frame that is longer than [`SHORT_FRAME_LEN`], in microseconds (macLIFSPeriod).
+/// The silence after a frame of more than [`SHORT_FRAME_LEN`] bytes, in microseconds (macLIFSPeriod).
 pub const LONG_SPACING: Micros = 640;
-/// The silence after every other frame, in microseconds (macSIFSPeriod).
+/// The silence after a frame of at most [`SHORT_FRAME_LEN`] bytes, in microseconds (macSIFSPeriod).
 pub const SHORT_SPACING: Micros = 192;
 /// Maximum length of a frame that needs only the short silence [`SHORT_SPACING`], in bytes (aMaxSIFSFrameSize).
 pub const SHORT_FRAME_LEN: usize = 18;

@@ -19,8 +19,8 @@ pub struct Producer {
     number: u16,
     prefix: Vec<u8>,
     publisher: Publisher,
-    /// The end of the producer's lease, which is a range of versions. The producer may use all versions below this end.
-    /// The end is stored in flash memory.
+    /// The end of the range of versions that the producer has reserved. The producer may use all versions below this
+    /// end. The end is stored in flash memory.
     kept: u64,
     signature: HmacKey,
     is_protected: bool,
@@ -190,7 +190,8 @@ pub const RETRANSMISSIONS: u8 = 4;
 pub const RETRANSMISSION_MS: u64 = 2000;
 /// The lifetime of an Interest in milliseconds. During this time a node sends the Interest again.
 pub const LIFETIME_MS: u64 = RETRANSMISSION_MS * (RETRANSMISSIONS as u64 + 1);
-/// Number of versions that a producer leases at once. It may use these versions before it writes to flash memory again.
+/// Number of versions that a producer reserves at once. The producer may use these versions before it writes to flash
+/// memory again.
 const LEASE: u64 = 64;
 /// Maximum length of a packet, in bytes.
 const LONGEST: usize = 1280;

@@ -8,11 +8,11 @@ use tegmen_lowpan::frame::LinkAddress;
 /// The messages of the controller.
 #[derive(Clone, Debug)]
 pub struct Rekeying {
-    /// An eviction of a member for each of several group sizes.
+    /// For each of several group sizes, the messages that evict one member.
     pub evictions: Vec<Eviction>,
-    /// The admission of a member to the smallest of the groups in `evictions`.
+    /// The messages that admit a new member to a group. The group has the size of the smallest group in `evictions`.
     pub joining: Joining,
-    /// Evictions in groups whose members lose messages, for several shares of lost messages.
+    /// For several shares of lost messages, the number of members that miss an eviction.
     pub repairs: Vec<Repair>,
     /// The controller's answer when a member of the smallest group requests the messages that it missed.
     pub answer: Vec<u8>,
@@ -23,14 +23,15 @@ pub struct Rekeying {
 pub struct Eviction {
     /// Number of members in the group before the eviction.
     pub members: u32,
-    /// The messages of the method with a key tree. All of them go to the group. The last message begins the epoch.
+    /// The messages of an eviction if the keys of the group form a tree. All messages go to the whole group. The last
+    /// message begins the next epoch.
     pub key_tree: Change,
-    /// The messages of the method without a key tree: a separate message for each member, and then a message that goes
-    /// to the group and begins the epoch.
+    /// The messages of an eviction without a key tree: a separate message for each remaining member, and then a message
+    /// that goes to the group and begins the next epoch.
     pub point_to_point: Change,
 }
 
-/// The messages of an eviction, with one of the two methods.
+/// The messages that evict one member, with a key tree or without a key tree.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// The messages.
@@ -50,12 +51,12 @@ impl Change {
     }
 }
 
-/// The messages that follow the admission of a member.
+/// The messages that admit a new member to a group.
 #[derive(Clone, Debug)]
 pub struct Joining {
     /// The payload of the member's request, and the payload of the answer (RFC 9594).
     pub session: [Vec<u8>; 2],
-    /// The messages that begin the next epoch. They go to the group.
+    /// The messages to the group that begin the next epoch, to which the new member belongs.
     pub messages: Vec<Vec<u8>>,
 }
 
@@ -66,14 +67,14 @@ pub struct Repair {
     pub loss: u8,
     /// Number of members that remain in the group.
     pub members: u32,
-    /// Number of messages of the method with a key tree.
+    /// Number of messages of the eviction, if the keys of the group form a tree.
     pub messages: u32,
-    /// Each entry has a number of transmissions, and the number of members that do not reach the next epoch if each
-    /// message is sent this number of times.
+    /// The results with a key tree. Each entry has a number of transmissions, and the number of members that do not
+    /// reach the next epoch if each message is sent this number of times.
     pub missed: Vec<(u8, u32)>,
-    /// Number of members that do not reach the next epoch if the controller uses no key tree. Each separate message is
-    /// sent once, and the MAC layer retransmits lost frames. The message that begins the epoch is sent once, without
-    /// retransmissions.
+    /// Number of members that do not reach the next epoch if the controller uses no key tree. The controller then sends
+    /// one message to each member, and the MAC layer retransmits its lost frames. One more message goes to the group
+    /// and begins the next epoch. Its lost frames are not retransmitted.
     pub missed_point_to_point: u32,
 }
 

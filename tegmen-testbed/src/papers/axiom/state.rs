@@ -12,12 +12,14 @@ use tegmen::axiom::Member;
 
 /// Sizes of the state of a group member, in bytes.
 struct Sizes {
-    /// The state of a group, without the states of other members.
+    /// Size of the state that a member has for the group as a whole. It does not include the state for each other
+    /// member.
     group: usize,
-    /// The state that a sender has for a listener: the record numbers and the key of the listener's responses.
+    /// Size of the state that a sender has for one listener: the record numbers and the key of the listener's
+    /// responses.
     listener: usize,
-    /// The state that a listener has for a sender: the record numbers of the sender's requests, and the key of the
-    /// listener's responses.
+    /// Size of the state that a listener has for one sender: the record numbers of the sender's requests, and the key
+    /// of the listener's responses.
     sender: usize,
 }
 
@@ -31,11 +33,11 @@ impl Sizes {
 
 /// Sizes of the state of DTLS and CoAP on a mote, in bytes.
 struct Mote {
-    /// A peer, with its established session.
+    /// Size of the state of one peer with an established DTLS session.
     peer: usize,
-    /// The state of the one handshake that can run at a time.
+    /// Size of the state of a DTLS handshake. Only one handshake can run at a time.
     handshake: usize,
-    /// The CoAP exchanges with a peer that receives separate requests.
+    /// Size of the state of the CoAP exchanges with one peer that receives separate requests.
     exchanges: usize,
 }
 

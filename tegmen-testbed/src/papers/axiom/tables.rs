@@ -63,8 +63,8 @@ fn figure10(paper: &Paper, results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Returns the figures of table II: the energy of the processor, of sending and of receiving in millijoules, for the
-/// keys and for the exchange.
+/// Returns the figures of table II: the energy of the processor, of sending and of receiving, in millijoules. Each
+/// energy is given for the exchange of keys, and for the first request with its responses.
 fn table2(paper: &Paper, results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (role, of_role) in ROLES {

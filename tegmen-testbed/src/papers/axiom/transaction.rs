@@ -117,7 +117,7 @@ pub(super) struct Part {
 pub(super) struct Transaction {
     /// The duration of each handshake, in seconds.
     pub(super) handshakes: Vec<f64>,
-    /// The cost of the keys: the cost of the handshakes, or the cost of the derivation of keys.
+    /// The cost of the keys: of the handshakes, or of the derivation of keys if the scheme has no handshakes.
     pub(super) keys: Part,
     /// The cost of the first request and its responses, without the cost of the keys; `None` if a response is missing.
     pub(super) exchange: Option<Part>,
@@ -192,7 +192,8 @@ impl Transaction {
         }
     }
 
-    /// Returns the cost of the keys and of the first request together; `None` if a response is missing.
+    /// Returns the cost of two periods together: the exchange (or derivation) of keys, and the first request with its
+    /// responses. Returns `None` if a response to the first request is missing.
     pub(super) fn first(&self) -> Option<Part> {
         let Part { seconds, frames, bytes, sender, listener } = self.exchange.as_ref()?;
         Some(Part {
@@ -205,8 +206,8 @@ impl Transaction {
     }
 }
 
-/// Returns the cost of the period between the milestones `from` and `to`. The duration of the period is counted from
-/// the time `since`.
+/// Returns the cost of the period between two milestones of a run, such as the end of the handshakes. The period begins
+/// at the milestone `from`, and ends at the milestone `to`. Its duration is counted from the time `since`.
 fn part(frames: &[Captured], (from, since): (&Noted, Micros), to: &Noted) -> Part {
     // The acknowledgement of the last frame comes within a millisecond: see `Noted`.
     let start = if from.at == 0 { 0 } else { from.begun + 1000 };
@@ -287,7 +288,8 @@ fn platform() -> Platform {
 pub(super) struct Quantity {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
-    /// The minimum of the ratio: the quantity with a scheme that needs handshakes, divided by the quantity with Axiom.
+    /// The minimum of the ratio that the project aims for. The ratio is this quantity with a scheme that needs
+    /// handshakes, divided by this quantity with Axiom.
     pub(super) aim: f64,
     pub(super) of: fn(&Part) -> f64,
 }
@@ -367,7 +369,8 @@ fn amounts(results: &Results, group: &str, case: Case) -> Vec<Figure> {
     figures
 }
 
-/// Returns the cost of the first request with a scheme that needs handshakes, divided by the cost with Axiom.
+/// Returns a figure for each of [`QUANTITIES`]: the quantity for the keys and the first request with a scheme that
+/// needs handshakes (the case `other`), divided by the same quantity with Axiom.
 fn ratios(results: &Results, group: &str, other: Case, axiom: Case) -> Vec<Figure> {
     let amount = |case, of: fn(&Part) -> f64| results.mean(case, |run| run.first().as_ref().map(of));
     QUANTITIES
@@ -383,8 +386,9 @@ fn ratios(results: &Results, group: &str, other: Case, axiom: Case) -> Vec<Figur
         .collect()
 }
 
-/// Describes why the ratio is less than the aim. A reason is a parameter of the case `axiom`, such as the length of the
-/// tags. For each reason the text contains the ratio that another value of this parameter gives.
+/// Describes why the ratio of another scheme's cost to Axiom's cost is less than the aim of the project. A reason is a
+/// parameter of the case `axiom`, such as the length of the tags. For each reason the text contains the ratio that
+/// another value of this parameter gives. `ratio` computes it.
 fn causes(axiom: Case, ratio: impl Fn(fn(Case) -> Case) -> f64) -> String {
     let mut causes = Vec::new();
     if axiom.load == Load::Paper {

@@ -15,17 +15,21 @@ use std::collections::BTreeMap;
 use tegmen::coap::Code;
 use tegmen::time::Duration;
 
-/// The results of the exchanges of one node. In each map, the key is the share of frames that the link loses, in
-/// percent.
+/// The results of exchanges between one member and the controller. Each map belongs to one kind of exchange. The key of
+/// the map is the share of frames that the link loses, in percent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unicast {
-    /// A member opens a session with the controller, and joins the group.
+    /// The results of an exchange in which a member opens a session with the controller, and joins the group. The key
+    /// is the share of lost frames, in percent.
     pub(super) join: BTreeMap<u8, Flow>,
-    /// A member requests the messages that it missed. Its session is already open.
+    /// The results of an exchange in which a member requests the messages that it missed. Its session with the
+    /// controller is already open. The key is the share of lost frames, in percent.
     pub(super) repair: BTreeMap<u8, Flow>,
-    /// A member opens a session, and then requests the messages that it missed.
+    /// The results of an exchange in which a member opens a session with the controller, and then requests the messages
+    /// that it missed. The key is the share of lost frames, in percent.
     pub(super) repair_in_new_session: BTreeMap<u8, Flow>,
-    /// The controller sends a rekey message to one member.
+    /// The results of an exchange in which the controller sends a rekey message to one member. The key is the share of
+    /// lost frames, in percent.
     pub(super) message: BTreeMap<u8, Flow>,
 }
 

@@ -43,8 +43,9 @@ impl Runs {
         interval::mean(&self.values(what))
     }
 
-    /// Makes a figure without a limit for each entry of `readings`, from `n` exchanges. An entry has the name of a
-    /// value, its unit, and the reason why the value has no limit. There is no figure for a value that no run has.
+    /// For each entry of `readings`, makes a figure that shows the mean of a measured value and compares it with
+    /// nothing. An entry has the name of the value, its unit, and the reason why the value has no limit. `n` is the
+    /// number of exchanges from which the value was measured. There is no figure for a value that no run has.
     fn shown(&self, name: &str, n: u64, readings: &[(&str, &'static str, &str)]) -> Vec<Figure> {
         let known = readings.iter().filter(|(what, ..)| !self.values(what).is_empty());
         let shown = known.map(|(what, unit, why)| {
@@ -54,7 +55,8 @@ impl Runs {
         shown.collect()
     }
 
-    /// Makes the figure of a share that must be 100 % in every run.
+    /// Makes a figure for the measured share with the name `what`, which must be 100 % in every run. `n` is the number
+    /// of exchanges from which the share was measured.
     fn complete(&self, name: &str, n: u64, what: &str) -> Figure {
         let mean = self.mean(what);
         let id = format!("{name}/{what}");

@@ -243,7 +243,8 @@ fn conclusions(results: &Results, paper: &Fig13) -> Vec<Figure> {
     figures.into_iter().map(without_interval).collect()
 }
 
-/// Adds to a figure the size of the sample, and the interval of the share of answered requests in these runs.
+/// Adds two data to a figure: the numbers of requests and runs from which it was computed, and the 95 % confidence
+/// interval of the share of answered requests in these runs.
 fn sampled(figure: Figure, outcomes: &[Outcome]) -> Figure {
     figure.sampled(outcomes.iter().map(|run| run.made).sum(), outcomes.len() as u64, &success(outcomes))
 }

@@ -1,5 +1,6 @@
 //! The plan `objects-delay`, which reproduces figure 9 and table III of the paper: the time from a request to its
-//! answer, over one hop and over several hops. It also measures the cost of a loss of memory.
+//! answer, over one hop and over several hops. It also measures the additional time of the first request after a node
+//! has lost the content of its RAM in a restart.
 //!
 //! The paper does not give the time that its operating system needs. One parameter replaces it: the microseconds for
 //! each datagram that a node sends, receives or forwards. The parameter is chosen so that plain CoAP has the median of
@@ -100,8 +101,8 @@ struct Result {
     challenges: u64,
     answered: u64,
     /// The delays of the requests that were answered at the first try, and within a second. Longer delays are left out,
-    /// because the paper's results contain none: one in a thousand delays of two seconds would add 60 ms to the
-    /// standard deviation.
+    /// because the paper's results contain none. If one request in a thousand had a delay of two seconds, the standard
+    /// deviation would be about 60 ms.
     first_try: Vec<Micros>,
     /// The distribution of the delays of all answered requests.
     delays: Distribution,
@@ -119,7 +120,8 @@ impl Result {
         self.first_try.extend(outcome.first_try.iter().filter(|delay| **delay < SECOND));
     }
 
-    /// Adds to a figure the size of the sample, and the interval of the value that `of` computes from each run.
+    /// Adds two data to a figure: the numbers of requests and runs from which it was computed, and the 95 % confidence
+    /// interval of the value that `of` computes from each run.
     fn sampled(&self, figure: Figure, of: impl Fn(&Self) -> f64) -> Figure {
         figure.sampled(
             self.made,
@@ -133,8 +135,9 @@ impl Result {
         Figure { distribution: self.delays.shares(self.made), ..figure }
     }
 
-    /// Adds to a figure the interval of a share in percent. `hits` returns the number of requests that belong to the
-    /// share.
+    /// Adds two data to a figure whose value is a percentage of the requests: the numbers of requests and runs, and the
+    /// 95 % confidence interval of the percentage. `hits` returns the number of requests of a run that are counted in
+    /// the percentage.
     fn sampled_share(&self, figure: Figure, hits: impl Fn(&Self) -> u64) -> Figure {
         let share = interval::share(&self.runs.iter().map(|run| (hits(run), run.made)).collect::<Vec<_>>());
         let percent = Mean { interval: share.interval.map(|bounds| bounds.map(|bound| bound * 100.0)), ..share };
@@ -275,14 +278,16 @@ fn single_hop(paper: &Paper, results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     figures
 }
 
-/// Adds to a figure the size of the sample of all results with this name. The figure gets no interval.
+/// Adds to a figure the number of requests in all results whose case has the name `name`, and the number of runs. The
+/// figure gets no confidence interval.
 fn all_runs(figure: Figure, results: &BTreeMap<Key, Result>, name: &str) -> Figure {
     let of_it = || results.iter().filter(|((known, _), _)| *known == name).map(|(_, result)| result);
     let seeds = of_it().map(|result| result.runs.len() as u64).max().unwrap_or(0);
     figure.sampled(of_it().map(|result| result.made).sum(), seeds, &Mean { mean: 0.0, interval: None })
 }
 
-/// Returns the figures of the additional time that the first request after a loss of memory needs.
+/// Returns the figures of the additional time that the first request needs after a node has lost the content of its RAM
+/// in a restart.
 fn recovery(results: &BTreeMap<Key, Result>) -> Vec<Figure> {
     let cost = |protection: Protection, count: fn(&Result) -> u64| {
         let (steady, rebooting) = (&results[&(STEADY, protection)], &results[&(REBOOTING, protection)]);

@@ -2,10 +2,11 @@
 //! one hop and over four. It also compares the handshakes of the paper with those of Tegmen.
 //!
 //! An exchange is a list of datagrams. Two ends in this process make the datagrams, with the messages of Tegmen. The
-//! simulator then carries them over the radio. A turn consists of the datagrams that one end sends together. A turn is
+//! simulator then carries them over the radio. The datagrams that one end sends together are called a turn. A turn is
 //! sent when the previous turn has arrived completely, and is sent again after a timeout. The peer of the publisher is
-//! on the Internet, beyond the last hop. The plan counts the bytes of the messages that this peer exchanges on the
-//! Internet, but does not simulate these messages. Each turn of the peer is assumed to take 20 ms.
+//! on the Internet, and the last hop ends at a border router. The plan counts the bytes of the messages that this peer
+//! exchanges on the Internet, but does not simulate these messages. The plan assumes that the peer needs 20 ms before
+//! each of its turns.
 
 mod rsa;
 

@@ -1,9 +1,9 @@
 //! Simulates the end of the epochs of 1,000 devices. For each device the server opens a session with the device, and
 //! begins the next epoch. Then one peer of the device sends its ticket of the previous epoch. The device refuses this
 //! ticket. The peer gets another ticket from the server, and resumes its session. The server and the peers are on the
-//! Internet, beyond node 0.
+//! Internet. Node 0, the border router, connects them with the devices.
 //!
-//! Two ends in this process make the datagrams. A turn consists of the datagrams that one end sends together. The
+//! Two ends in this process make the datagrams. The datagrams that one end sends together are called a turn. The
 //! simulator carries each turn when the previous turn has arrived completely.
 
 use super::super::BYTES;
@@ -109,8 +109,8 @@ fn changed() -> Vec<u8> {
     message(MessageType::Acknowledgement, Code::CHANGED, |_| Ok(()))
 }
 
-/// Returns the exchange of one device. The device needs computing time before each of its turns. Each turn of an end on
-/// the Internet takes 20 ms.
+/// Returns the exchange of one device. The device needs computing time before it sends datagrams. The server and the
+/// peer on the Internet need 20 ms before they send datagrams.
 fn exchange() -> Exchange {
     let (steps, costs) = (Steps::new(), Costs::of_budget());
     let server = |[_, of_server]: [HandshakeCosts; 2]| of_server;
@@ -232,7 +232,8 @@ const TREE: Network =
 const FANOUT: usize = 10;
 const IN_A_SECOND: (&str, f64) = ("in_a_second", 1.0);
 const IN_AN_HOUR: (&str, f64) = ("in_an_hour", 3600.0);
-/// The time that a turn on the Internet takes, in microseconds.
+/// The assumed time from the receipt of the device's datagrams at node 0 until node 0 receives the answer of the server
+/// or of the peer from the Internet, in microseconds.
 const INTERNET: Micros = 20_000;
 /// Length in bytes of the request payload that begins an epoch. It contains a number, a time and a check value.
 const BEGIN: usize = 2 + 4 + 8;

@@ -81,8 +81,8 @@ fn figures(name: &str, is_delegated: bool, peers: u64, runs: &Runs) -> Vec<Figur
     figures
 }
 
-/// Compares delegation with certificates. Each figure is a quantity with delegation, in percent of the same quantity
-/// with certificates. The quantity is a time, or a number of frames.
+/// Compares delegation with certificates. Each figure is a time or a number of frames with delegation, in percent of
+/// the same value with certificates.
 pub(super) fn verdicts(effort: Effort, figures: &[Figure]) -> Vec<Figure> {
     let mut verdicts = Vec::new();
     for peers in effort.peers {
@@ -105,8 +105,9 @@ pub(super) fn verdicts(effort: Effort, figures: &[Figure]) -> Vec<Figure> {
 /// The time spans within which all peers send their next message, each with its name and its seconds. A peer notices
 /// the end of its session when it sends this message.
 const SPANS: [(&str, f64); 3] = [("in_100_ms", 0.1), ("in_a_second", 1.0), ("in_a_minute", 60.0)];
-/// The time that a peer needs to get a ticket of the current epoch from the server. The peer and the server exchange
-/// three turns on the Internet. Each turn takes 20 ms, and uses no radio.
+/// The time that a peer needs to get a ticket of the current epoch from the server. On the Internet the peer and the
+/// server send datagrams in three turns. In a turn one of them sends all datagrams that it can send before it needs an
+/// answer. Each turn takes 20 ms, and uses no radio.
 pub(super) const REISSUE: Duration = Duration::from_millis(60);
 const OF_CERTIFICATES: &str = "percent of certificates";
 const NO_RANDOM_PART: &str =

@@ -18,7 +18,8 @@ pub(super) const NAMES: [&str; 4] = [
 /// value. The second byte of the datagram is the number of records.
 const MARK: u8 = 0xff;
 
-/// Returns the number of DTLS records that a datagram represents.
+/// Returns the number of DTLS records in a datagram. A simulated datagram of an RSA handshake contains no real records,
+/// but the number of records in its second byte.
 pub(super) fn records(datagram: &[u8]) -> usize {
     match datagram {
         [MARK, records, ..] => (*records).into(),
