@@ -39,9 +39,9 @@ pub(crate) struct Header {
 pub(crate) struct Row {
     /// The measured operation.
     pub(crate) operation: String,
-    /// The result of Tegmen; `None` if Tegmen was not measured.
+    /// The result of Tegmen, in the unit [`Self::unit`]; `None` if Tegmen was not measured.
     pub(crate) ours: Option<f64>,
-    /// The result of the peer; `None` if no peer was measured.
+    /// The result of the peer, in the unit [`Self::unit`]; `None` if no peer was measured.
     pub(crate) peer: Option<f64>,
     /// Name of the peer.
     pub(crate) peer_name: &'static str,
@@ -100,9 +100,9 @@ impl Row {
 /// The share of notifications that Tegmen's server and the peer's server sent as confirmable messages, from 0 to 1.
 #[derive(Serialize, Clone, Copy)]
 pub(crate) struct Confirmable {
-    /// The share of Tegmen's server.
+    /// The share of notifications that Tegmen's server sent as confirmable messages, from 0 to 1.
     pub(crate) ours: f64,
-    /// The share of the peer's server.
+    /// The share of notifications that the peer's server sent as confirmable messages, from 0 to 1.
     pub(crate) peer: f64,
 }
 
@@ -152,9 +152,9 @@ impl Limit {
 /// A limit and its verdict. All fields are `None` if there is no limit.
 #[derive(Serialize, Clone, Copy, Default)]
 pub(crate) struct Judged {
-    /// The limit.
+    /// The limit with which the result is compared.
     pub(crate) limit: Option<f64>,
-    /// The name of the field of [`Row`] whose value the limit applies to (`ours`, `ratio`, `surplus`, `interval` or
+    /// The name of the field of [`Row`] to which the limit applies (`ours`, `ratio`, `surplus`, `interval` or
     /// `instructions`).
     pub(crate) limit_of: Option<&'static str>,
     /// `met` or `missed`.

@@ -46,7 +46,7 @@ pub struct Setup {
     pub seed: u64,
     /// The share of frames that the link loses in each direction, from 0 to 1.
     pub loss: f64,
-    /// The virtual time at which the run ends.
+    /// The virtual time at which the co-simulation ends, in microseconds.
     pub end: Micros,
 }
 
@@ -74,7 +74,7 @@ pub struct Conversation {
 /// A UDP datagram that a mote sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Said {
-    /// The time at which the mote passed the datagram to the radio.
+    /// The virtual time at which the mote passed the datagram to the radio, in microseconds.
     pub at: Micros,
     /// The sender: [`CLIENT`] or [`SERVER`].
     pub by: NodeId,

@@ -161,9 +161,9 @@ fn on_line([short, long]: [u64; 2], len: usize) -> u64 {
 /// The memory of an image on a mote, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Memory {
-    /// Size of code, constants and initial values, which are in flash memory.
+    /// Size of code, constants and initial values in bytes. They are in flash memory.
     pub rom: u64,
-    /// Size of the variables, without the stack.
+    /// Size of the variables in bytes, without the stack.
     pub ram: u64,
 }
 

@@ -138,7 +138,7 @@ pub struct Traffic {
 pub struct Reboots {
     /// The share of readings before which a node loses its memory, from 0 to 1.
     pub share: f64,
-    /// The node that loses its memory: the client or the server of the reading.
+    /// The node that loses the content of its RAM: the client or the server of the reading.
     #[serde(default)]
     pub of: Rebooted,
 }

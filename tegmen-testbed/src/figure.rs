@@ -44,7 +44,7 @@ pub struct Sample {
     pub n: u64,
     /// Number of runs, each with another seed.
     pub seeds: u64,
-    /// The lower and the upper bound of the value's 95 % interval; `None` for one run.
+    /// The lower and the upper bound of the 95 % confidence interval of the value; `None` if there was only one run.
     pub interval: Option<[f64; 2]>,
 }
 
@@ -167,7 +167,8 @@ impl Figure {
         self
     }
 
-    /// Marks the figure as simulated. Adds the number of exchanges, the number of runs, and the interval of the mean.
+    /// Marks the figure as simulated. Adds the number `n` of exchanges, the number `seeds` of runs, and the confidence
+    /// interval of `mean`.
     pub fn sampled(self, n: u64, seeds: u64, mean: &Mean) -> Self {
         let sample = Some(Sample { n, seeds, interval: mean.interval });
         Self { sample, ..self.of(Source::Simulated) }

@@ -39,14 +39,14 @@ use std::path::{Path, PathBuf};
 pub struct Options {
     /// Print the result as a JSON array, not as a table.
     pub json: bool,
-    /// Write the measured values into the budget.
+    /// Write the measured values into the budget file, as the new limits.
     pub update: bool,
 }
 
-/// The result of the comparison with the budget.
+/// The result of the comparison of the measured values with the limits in the budget file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// No number is above its limit, or the budget was updated.
+    /// No measured value is above its limit, or the limits in the budget file were updated.
     WithinBudget,
     /// A number is above its limit, or a relation between images does not hold. The program has printed the number or
     /// the relation.

@@ -2,17 +2,18 @@
 
 use serde::Serialize;
 
-/// A mean, and the bounds of its 95 % interval.
+/// A mean, and the bounds of its 95 % confidence interval.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Mean {
-    /// The mean.
+    /// The mean. Its unit is that of the values from which it was computed.
     pub mean: f64,
-    /// The lower and the upper bound of the interval; `None` if there is only one run.
+    /// The lower and the upper bound of the 95 % confidence interval of the mean; `None` if there is only one run.
     pub interval: Option<[f64; 2]>,
 }
 
 impl Mean {
-    /// Returns half of the interval's width as text with this number of digits, or a dash if there is no interval.
+    /// Returns half of the width of the confidence interval, as text with `digits` digits after the decimal point, or a
+    /// dash if there is no interval.
     pub fn half_width(&self, digits: usize) -> String {
         self.interval.map_or("-".into(), |[low, high]| format!("{:.digits$}", (high - low) / 2.0))
     }

@@ -56,7 +56,7 @@ pub enum Wish {
     },
     /// A reading of the node was answered.
     Answered {
-        /// The time of the reading.
+        /// The time at which the node made the reading.
         made: Instant,
         /// True if the reading was sent at once, without waiting for an earlier reading, and was sent only once.
         at_once: bool,

@@ -28,26 +28,26 @@ pub struct Platform {
 /// The energy that a node uses, in microjoules.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Energy {
-    /// The energy of the processor while it computes.
+    /// The energy of the processor while it computes, in microjoules.
     pub cpu_uj: f64,
-    /// The energy of the radio while it sends.
+    /// The energy of the radio while it sends, in microjoules.
     pub tx_uj: f64,
-    /// The energy of the radio while it receives frames for this node.
+    /// The energy of the radio while it receives frames for this node, in microjoules.
     pub rx_uj: f64,
-    /// The energy of the radio while it receives frames for other nodes. Only a radio that is always on uses this
-    /// energy.
+    /// The energy of the radio while it receives frames for other nodes, in microjoules. Only a radio that is always on
+    /// uses this energy.
     pub overheard_uj: f64,
-    /// The energy of a radio that listens all the time, except while it sends.
+    /// The energy of a radio that listens all the time, except while it sends, in microjoules.
     pub rx_always_on_uj: f64,
 }
 
 impl Energy {
-    /// Returns the minimum energy of the node: its radio receives only during frames for this node.
+    /// Returns the minimum energy of the node in microjoules: its radio receives only during frames for this node.
     pub fn radio_by_frame(&self) -> f64 {
         self.cpu_uj + self.tx_uj + self.rx_uj
     }
 
-    /// Returns the energy of the node if its radio is always on.
+    /// Returns the energy of the node if its radio is always on, in microjoules.
     pub fn radio_always_on(&self) -> f64 {
         self.cpu_uj + self.tx_uj + self.rx_always_on_uj
     }

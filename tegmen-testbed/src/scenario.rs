@@ -66,7 +66,7 @@ pub struct Outcome {
     pub hungriest: Energy,
     /// The energy of one mote in microjoules: the mean over all motes that make readings.
     pub energy: Energy,
-    /// The sum of the instructions of all motes that make readings.
+    /// The number of instructions that all motes that make readings executed together.
     pub instructions: u64,
 }
 
@@ -320,11 +320,12 @@ struct Station {
     instructions: u64,
     /// Datagrams that wait until the processor has finished, each with its destination.
     leaving: VecDeque<(Address, Vec<u8>)>,
-    /// The time at which the timer of the stack fires; `None` if it is not set.
+    /// The virtual time in microseconds at which the timer of the node's protocol stack fires; `None` if it is not set.
     alarm: Option<Micros>,
     /// Number of changes of the node's address.
     moves: u8,
-    /// The time of the last change of the address; `None` after an answer has reached the new address.
+    /// The virtual time in microseconds of the last change of the node's address; `None` after an answer has reached
+    /// the new address.
     moved_at: Option<Micros>,
     radio: sleep::Sleeping,
 }

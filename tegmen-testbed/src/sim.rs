@@ -100,7 +100,7 @@ pub struct Activity {
 /// A frame that was captured on the air.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Captured {
-    /// The time at which the transmission of the frame began.
+    /// The virtual time at which the transmission of the frame began, in microseconds.
     pub at: Micros,
     /// The sender of the frame.
     pub from: NodeId,

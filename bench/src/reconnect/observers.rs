@@ -27,7 +27,7 @@ const ALIVE: Duration = Duration::from_secs(4);
 /// Time from the registration of the last observer until the server is killed. The server writes its state in this
 /// time.
 const BEFORE: Duration = Duration::from_secs(5);
-/// Time from the end of the server until it is started again.
+/// Time from the moment at which the server is killed until it is started again.
 const WITHOUT: Duration = Duration::from_secs(1);
 
 /// The state of the observers after a restart.

@@ -102,11 +102,11 @@ pub(super) struct Light {
 /// The numbers of records that a lamp has dropped, for each reason.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Dropped {
-    /// Records that were received before.
+    /// Number of dropped records that the lamp had received before.
     pub(super) replayed: u32,
-    /// Records with a wrong tag.
+    /// Number of dropped records with a wrong tag.
     pub(super) forged: u32,
-    /// Records of an epoch whose keys the lamp does not have, and all other dropped records.
+    /// Number of all other dropped records, such as records of an epoch whose keys the lamp does not have.
     pub(super) other: u32,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Excess {
     provider: String,
     what: String,
     measured: u64,
-    /// The limit; `None` if the budget does not contain the number.
+    /// The limit of the measured number; `None` if the budget file contains no limit for it.
     limit: Option<u64>,
 }
 

@@ -14,11 +14,11 @@ use std::process::Command;
 /// Sizes of one component, in bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct Bytes {
-    /// Size of code and constants.
+    /// Size of code and constants, in bytes.
     pub text: u64,
-    /// Size of initialized variables.
+    /// Size of initialized variables, in bytes.
     pub data: u64,
-    /// Size of other variables.
+    /// Size of other variables, in bytes.
     pub bss: u64,
 }
 

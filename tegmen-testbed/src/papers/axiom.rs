@@ -40,8 +40,8 @@ pub struct Effort {
 /// The numbers of runs and of listeners that `tegmen lab run` and the report use.
 pub const FULL: Effort = Effort { seeds: 20, seeds_of_large: 10, listeners: &[1, 2, 3, 5, 9, 19, 39, 79, 126, 254] };
 
-/// Returns all figures of the plan. `rekeying` contains the messages of Tegmen's controller. Calls `done` with the
-/// number of finished runs and the number of all runs.
+/// Returns all figures of the plan `axiom`. `rekeying` contains the messages of Tegmen's controller. Calls `done` with
+/// the number of finished runs and the number of all runs.
 pub fn figures(rekeying: &Rekeying, effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let paper = paper();
     let cases = Case::all(effort);

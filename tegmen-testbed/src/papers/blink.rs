@@ -25,9 +25,9 @@ use tegmen::time::Instant;
 /// One row of the comparison with the paper.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Row {
-    /// The name of the quantity.
+    /// The name of the compared value.
     id: String,
-    /// The value in the paper; `None` if the paper prints none.
+    /// The value that the paper prints; `None` if the paper prints no value.
     paper: Option<u64>,
     /// The value that was measured with Tegmen.
     ours: u64,
@@ -82,7 +82,7 @@ fn blink_bytes() -> Vec<Row> {
     rows
 }
 
-/// Returns all figures of the plan.
+/// Returns all figures of the plan `blink-bytes`.
 pub fn figures() -> Vec<Figure> {
     let figure = |row: Row| {
         let (id, ours) = (row.id, row.ours as f64);

@@ -31,7 +31,8 @@ pub struct Effort {
 /// The numbers of runs, peers and devices that `tegmen lab run` and the report use.
 pub const FULL: Effort = Effort { seeds: 5, peers: &[8, 32], devices: 1000 };
 
-/// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.
+/// Returns all figures of the plan `delegation`. Calls `done` with the number of finished runs and the number of all
+/// runs.
 pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let mut figures = of_paper();
     figures.extend(beyond::figures(effort, done));
@@ -162,11 +163,11 @@ fn ticket(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
 
 /// The memory that an end needs for a handshake, in bytes.
 struct Memory {
-    /// Size of the code and constants, including CoAP, minus the size of an empty image.
+    /// Size of the code and constants in bytes, including CoAP, minus the size of an empty image.
     text: u64,
-    /// Size of the variables of an end that has one peer and performs one handshake.
+    /// Size of the variables in bytes, for an end that has one peer and performs one handshake.
     variables: u64,
-    /// Maximum size of the image's stack.
+    /// Maximum size of the image's stack, in bytes.
     stack: u64,
 }
 

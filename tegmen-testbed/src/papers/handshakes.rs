@@ -15,7 +15,7 @@ use tegmen::address::Address;
 use tegmen::dtls::Profile;
 use tegmen_lowpan::frame::LinkAddress;
 
-/// Returns all figures of the plan.
+/// Returns all figures of the plan `handshakes`.
 pub fn figures() -> Vec<Figure> {
     let paper = paper();
     let (handshakes, ticket_len) = handshakes();

@@ -21,7 +21,7 @@ pub use round_trip::{Effort, FULL};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.
+/// Returns all figures of the plan `two-way`. Calls `done` with the number of finished runs and the number of all runs.
 pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let paper = paper();
     let mut figures = energies(&paper);

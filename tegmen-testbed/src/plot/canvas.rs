@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 pub(super) struct Canvas {
     title: String,
     body: String,
-    /// The distance from the top of the picture to the end of the drawn elements.
+    /// The distance from the top of the picture to the end of the drawn elements, in SVG units.
     pub(super) bottom: f64,
 }
 
@@ -126,11 +126,11 @@ pub(super) fn wrapped(text: &str, most: f64) -> Vec<String> {
     lines
 }
 
-/// The width of a picture. It is small, so that letters are readable on a phone, where the picture fills the screen. On
-/// a screen with a width of 390 pixels, letters are 11 pixels high.
+/// The width of a picture, in SVG units. It is small, so that letters are readable on a phone, where the picture fills
+/// the screen. On a screen with a width of 390 pixels, letters are 11 pixels high.
 pub(super) const WIDTH: f64 = 400.0;
 pub(super) const MARGIN: f64 = 12.0;
-/// The height of letters.
+/// The height of letters, in SVG units.
 pub(super) const FONT: f64 = 13.0;
 pub(super) const LINE: f64 = 18.0;
 /// The width of bold letters, divided by the width of other letters.

@@ -135,7 +135,7 @@ const fn dash(n: usize) -> &'static str {
     ["", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\"2 2\""][n / COLORS % 3]
 }
 
-/// Height of the area between the axes.
+/// Height of the area between the axes, in SVG units.
 const HEIGHT: f64 = 230.0;
-/// Free space at the right edge, into which half of the last label extends.
+/// Width of the free space at the right edge, in SVG units. Half of the last label extends into it.
 const RIGHT: f64 = 30.0;

@@ -7,7 +7,7 @@ use std::f64::consts::TAU;
 /// A node on a map.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Node {
-    /// The next node on the path to node 0. For node 0 it is node 0 itself.
+    /// The number of the next node on the path to node 0. For node 0 it is 0.
     pub parent: usize,
     /// The share of the node's readings that were answered, from 0 to 1; `None` if the node makes no readings.
     pub answered: Option<f64>,
@@ -161,7 +161,7 @@ fn radius(places: &[(f64, f64)]) -> f64 {
     (nearest / 2.0 - 1.0).clamp(1.0, LARGEST - 1.0)
 }
 
-/// The maximum radius of a node, including its outline.
+/// The maximum radius of a node in SVG units, including its outline.
 const LARGEST: f64 = 16.0;
-/// The distance from the edge of the picture to the center of the outermost node.
+/// The distance from the edge of the picture to the center of the outermost node, in SVG units.
 const EDGE: f64 = MARGIN + LARGEST;

@@ -5,7 +5,7 @@
 pub(super) enum Scale {
     /// A linear scale that begins at zero. It has a mark at each multiple of the step.
     Linear {
-        /// The difference between two neighbouring marks.
+        /// The difference between the values of two neighbouring marks.
         step: f64,
         /// The value of the last mark.
         end: f64,

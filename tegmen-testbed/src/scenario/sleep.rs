@@ -9,9 +9,9 @@ use tegmen_lowpan::frame::LinkAddress;
 /// The state of a radio that may sleep.
 #[derive(Default)]
 pub(super) struct Sleeping {
-    /// The time until which the radio stays on.
+    /// The virtual time until which the radio stays on, in microseconds.
     awake_until: Micros,
-    /// The total time for which the radio has been on, counted up to [`Self::awake_until`].
+    /// The total time for which the radio has been on, counted up to [`Self::awake_until`], in microseconds.
     on: Micros,
     /// The packets that node 0 stores for this node.
     held: VecDeque<Vec<u8>>,

@@ -36,15 +36,15 @@ struct Flying {
 
 /// The receiving part of a node's radio.
 struct Receiver {
-    /// The time from which the receiver can lock on to a frame. It cannot lock on while the radio sends, or changes
-    /// between receiving and sending.
+    /// The virtual time in microseconds from which the receiver can lock on to a frame. It cannot lock on while the
+    /// radio sends, or changes between receiving and sending.
     listens_from: Micros,
     lock: Option<Lock>,
 }
 
 struct Lock {
     slot: usize,
-    /// The time up to which the bit errors of the frame are decided.
+    /// The virtual time in microseconds up to which the simulator has drawn the bit errors of the frame.
     judged: Micros,
     intact: bool,
 }

@@ -11,7 +11,7 @@ pub(super) enum Event {
     /// for an acknowledgement ends. `turn` is the value of this counter when the assessment was planned. The event is
     /// ignored if the counter has increased since then.
     Assessed { node: u32, turn: u32 },
-    /// The radio has finished its change from receiving to sending.
+    /// The radio of `node` has finished its change from receiving to sending.
     TurnedAround { node: u32 },
     /// The last bit of a frame was sent. `slot` is the index of the frame's slot on the air.
     FrameEnds { slot: u32 },
@@ -19,9 +19,9 @@ pub(super) enum Event {
     /// when a medium access or a wait for an acknowledgement ends. `turn` is the value of this counter when the wait
     /// began. The event is ignored if the counter has increased since then.
     AcknowledgementMissing { node: u32, turn: u32 },
-    /// The station may send its next frame.
+    /// From now on `node` may send its next frame.
     Ready { node: u32 },
-    /// The alarm of a node.
+    /// An alarm that `node` set. `token` is the value that the node gave when it set the alarm.
     Alarm { node: u32, token: u64 },
 }
 

@@ -67,7 +67,7 @@ fn losses(results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Returns the figure of the share of responses that arrived; `None` without runs.
+/// Returns a figure with the percentage of responses that arrived; `None` if no run of the case exists.
 fn answered(results: &Results, id: String, case: Case, why: &str) -> Option<Figure> {
     let runs = results.of(case);
     let share = interval::share(&runs.iter().map(|run| run.answered).collect::<Vec<_>>());
@@ -78,12 +78,12 @@ fn answered(results: &Results, id: String, case: Case, why: &str) -> Option<Figu
 
 /// Numbers of frames on the air when a listener joins a group, and when a listener is evicted.
 pub(super) struct Churn {
-    /// Frames of a handshake between a sender and the listener.
+    /// Number of frames of a handshake between a sender and the listener.
     handshake: f64,
-    /// Frames until the new listener has the keys of the group: the frames of a handshake with the controller, of a
-    /// request and its answer, and of the group messages that begin the next epoch.
+    /// Number of frames until the new listener has the keys of the group: the frames of a handshake with the
+    /// controller, of a request and its answer, and of the group messages that begin the next epoch.
     join: f64,
-    /// Frames of the messages that begin an epoch after an eviction. These messages go to the group.
+    /// Number of frames of the messages that begin an epoch after an eviction. These messages go to the group.
     evict: f64,
 }
 

@@ -12,14 +12,14 @@ use tegmen::axiom::Member;
 
 /// Sizes of the state of a group member, in bytes.
 struct Sizes {
-    /// Size of the state that a member has for the group as a whole. It does not include the state for each other
-    /// member.
+    /// Size of the state that a member has for the group as a whole, in bytes. It does not include the state for each
+    /// other member.
     group: usize,
-    /// Size of the state that a sender has for one listener: the record numbers and the key of the listener's
+    /// Size in bytes of the state that a sender has for one listener: the record numbers and the key of the listener's
     /// responses.
     listener: usize,
-    /// Size of the state that a listener has for one sender: the record numbers of the sender's requests, and the key
-    /// of the listener's responses.
+    /// Size in bytes of the state that a listener has for one sender: the record numbers of the sender's requests, and
+    /// the key of the listener's responses.
     sender: usize,
 }
 
@@ -33,11 +33,11 @@ impl Sizes {
 
 /// Sizes of the state of DTLS and CoAP on a mote, in bytes.
 struct Mote {
-    /// Size of the state of one peer with an established DTLS session.
+    /// Size of the state of one peer with an established DTLS session, in bytes.
     peer: usize,
-    /// Size of the state of a DTLS handshake. Only one handshake can run at a time.
+    /// Size of the state of a DTLS handshake, in bytes. Only one handshake can run at a time.
     handshake: usize,
-    /// Size of the state of the CoAP exchanges with one peer that receives separate requests.
+    /// Size of the state of the CoAP exchanges with one peer that receives separate requests, in bytes.
     exchanges: usize,
 }
 

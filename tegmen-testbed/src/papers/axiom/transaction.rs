@@ -59,7 +59,7 @@ impl Case {
         if self.scheme.protection().is_in_group() { Self { tag, ..self } } else { self }
     }
 
-    /// Returns all cases of the plan, without duplicates.
+    /// Returns all cases of the plan `axiom`, without duplicates.
     pub(super) fn all(effort: Effort) -> Vec<Self> {
         let mut cases = Vec::new();
         for scheme in Scheme::ALL {

@@ -19,7 +19,7 @@ use tegmen_lowpan::frame::{FCS_LEN, Header, LinkAddress, PanId};
 use tegmen_ndn::tlv::{self, Type};
 use tegmen_ndn::{Name, ReceivedData, publisher};
 
-/// Returns all figures of the plan.
+/// Returns all figures of the plan `objects-bytes`.
 pub fn figures() -> Vec<Figure> {
     let paper = paper();
     let exchanges = exchanges();

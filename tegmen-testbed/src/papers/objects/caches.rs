@@ -27,7 +27,8 @@ pub struct Effort {
 /// The number of requests and runs that `tegmen lab run` and the report use.
 pub const FULL: Effort = Effort { requests: 100, seeds: 5 };
 
-/// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.
+/// Returns all figures of the plan `objects-cache`. Calls `done` with the number of finished runs and the number of all
+/// runs.
 pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let stack_us = delay::stack_us();
     let mut jobs = Vec::new();

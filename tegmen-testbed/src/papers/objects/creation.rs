@@ -7,7 +7,7 @@ use crate::figure::{Figure, Source};
 use crate::platform::Platform;
 use tegmen::buf::Frame;
 
-/// Returns all figures of the plan.
+/// Returns all figures of the plan `objects-creation`.
 pub fn figures() -> Vec<Figure> {
     let costs = Costs::of_budget();
     let clock = Platform::find("iotlab-m3").expect("a platform of the file").clock_hz;

@@ -17,7 +17,7 @@ use crate::scenario::{self, Outcome};
 use crate::sim::Micros;
 use std::collections::BTreeMap;
 
-/// The number of requests and runs of the plan.
+/// The number of requests and runs of the plan `objects-delay`.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Number of requests of each sensor over one hop. Over several hops each sensor sends a fifth of this number.
@@ -29,7 +29,8 @@ pub struct Effort {
 /// The number of requests and runs that `tegmen lab run` and the report use.
 pub const FULL: Effort = Effort { readings: 300, seeds: 3 };
 
-/// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.
+/// Returns all figures of the plan `objects-delay`. Calls `done` with the number of finished runs and the number of all
+/// runs.
 pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let paper = paper();
     let mut single = deployment(SINGLE_HOP);

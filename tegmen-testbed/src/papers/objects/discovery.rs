@@ -21,7 +21,7 @@ pub struct Effort {
 /// The size of a run that `tegmen lab run` and the report use.
 pub const FULL: Effort = Effort { links: 5_000, servers: 575 };
 
-/// Returns all figures of the plan.
+/// Returns all figures of the plan `objects-discovery`.
 pub fn figures(effort: Effort) -> Vec<Figure> {
     let paper = paper().discovery;
     let addresses = 2f64.powi(paper.address_bits);

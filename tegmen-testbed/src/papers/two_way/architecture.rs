@@ -58,7 +58,8 @@ pub struct Effort {
 /// The number of runs that `tegmen lab run` and the report use.
 pub const FULL: Effort = Effort { seeds: 60 };
 
-/// Returns all figures of the plan. Calls `done` with the number of finished runs and the number of all runs.
+/// Returns all figures of the plan `two-way-architecture`. Calls `done` with the number of finished runs and the number
+/// of all runs.
 pub fn figures(messages: &Messages, effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let paper = paper();
     let mut flows = exchanges(messages);
