@@ -21,6 +21,8 @@
 #   ./ci.sh cluster         replicas and etcd, killed and cut off under load: nothing lost, nothing twice; needs root, not of the gate
 #   ./ci.sh targets         the core on other processors, and all with the oldest compiler; not of the gate
 #   ./ci.sh api             the public items of each library are those in api/; also: api --update; not of the gate
+#   ./ci.sh semver COMMIT   the changes of public items since a commit that the version number does not announce; not of the gate
+#   ./ci.sh sbom            what the command and each library contain, as CycloneDX in target/sbom/; not of the gate
 #   ./ci.sh motes           the examples for motes: smoltcp, embassy-net and embedded-nal-async, under QEMU and on this host; not of the gate
 #   ./ci.sh groups          a group of twenty processes, with losses, evictions and a killed controller; needs root, not of the gate
 #   ./ci.sh dist            a static binary, a Debian package, a container image, the alert rules
@@ -96,6 +98,11 @@ defmt_print=1.2.0
 public_api=0.52.0
 # The compiler that describes public items in the format that this program reads.
 nightly=nightly-2026-05-20
+
+# The program that finds incompatible changes of public items.
+semver_checks=0.51.0
+# The program that lists dependencies with their licenses.
+cyclonedx=0.5.9
 
 # The libraries that need neither an operating system nor C, and those for hosts: together those that are published.
 core=(tegmen-base tegmen-coap tegmen-oscore tegmen tegmen-lowpan tegmen-x509 tegmen-tickets tegmen-protokey tegmen-flash
@@ -330,6 +337,29 @@ step_api() {
     [ $is_same = yes ] || { echo "the public items differ from those in api/; to keep the change, type: ./ci.sh api --update" >&2; return 1; }
 }
 
+# Compares the public items of the published libraries with those of a commit. Not of the gate: the program takes minutes to
+# compile, and each library needs two descriptions.
+step_semver() {
+    [ $# -gt 0 ] || { echo "name a commit: ./ci.sh semver COMMIT" >&2; return 2; }
+    need_program cargo-semver-checks $semver_checks
+    # shellcheck disable=SC2046
+    cargo semver-checks $(each "${core[@]}" "${hosted[@]}") --baseline-rev "$1"
+}
+
+# A bill of materials for the command and for each library, with the dependencies that the command has on this system.
+step_sbom() {
+    need_program cargo-cyclonedx $cyclonedx
+    local crate name=tegmen-sbom
+    cargo cyclonedx --quiet --format json --spec-version 1.5 --features tegmen-cli/tpm --override-filename $name
+    mkdir -p target/sbom
+    for crate in "${core[@]}" "${hosted[@]}" tegmen-cli; do
+        mv "$crate/$name.json" "target/sbom/$crate.cdx.json"
+    done
+    # The program writes one for each member of the workspace.
+    find . -path ./target -prune -o -name $name.json -exec rm {} +
+    ls target/sbom
+}
+
 # The examples for motes, under QEMU and on this host, against `tegmen serve`. Not of the gate, because the first run installs
 # defmt-print and compiles other dependencies than the rest, which takes minutes.
 step_motes() {
@@ -496,7 +526,7 @@ if [ $# = 0 ]; then
     set -- "${gate[@]}"
 fi
 # The steps with words of their own, and these with options.
-if [[ " red mutants prose " = *" $1 "* ]] || [[ " house layers words api " = *" $1 "* && ${2:-} = --* ]]; then
+if [[ " red mutants prose semver " = *" $1 "* ]] || [[ " house layers words api " = *" $1 "* && ${2:-} = --* ]]; then
     step=$1
     shift
     "step_$step" "$@"
