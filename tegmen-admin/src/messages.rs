@@ -277,9 +277,9 @@ pub(crate) struct Compared {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Question")]
 pub(crate) struct Explain {
-    /// The words for the party that makes the request: its name, and `tag:TAG` for each tag.
+    /// The name of the party that makes the request, and `tag:TAG` for each of its tags.
     pub(crate) subject: Vec<String>,
-    /// The words for the party that has the resource.
+    /// The name of the party that has the resource, and `tag:TAG` for each of its tags.
     pub(crate) publisher: Vec<String>,
     /// The method and the path, such as `GET /temp`.
     pub(crate) request: String,

@@ -53,9 +53,11 @@ pub(crate) struct Action<S> {
 
 /// The function of an operation. The variant decides which checks a request must pass before the function is called.
 pub(crate) enum Run<S> {
-    /// A function for any sender. The function does not read the request.
+    /// A function that handles the requests of any sender, without authentication. The function does not read the
+    /// request.
     Anyone(fn() -> Response),
-    /// A function for any sender. The body of the request must be short.
+    /// A function that handles the requests of any sender, without authentication. Because any sender can call the
+    /// function, its request body has at most `MAX_OPEN_BODY` bytes.
     Open(Box<dyn Fn(Arc<Api<S>>, Admitted) -> Outcome + Send + Sync>),
     /// A function for requests that passed authentication and all checks.
     Admitted(Box<dyn Fn(Arc<Api<S>>, Admitted) -> Outcome + Send + Sync>),

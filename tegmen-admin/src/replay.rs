@@ -36,7 +36,8 @@ struct Row {
     answer: Option<Kept>,
 }
 
-/// The row of a request that was not sent before. It has no answer yet.
+/// The database row that [`look_up`] made for a request with a new `Idempotency-Key`. The row does not contain the
+/// answer to the request yet: see [`First::keep`].
 pub(crate) struct First {
     row: String,
     request: String,

@@ -25,7 +25,7 @@ pub enum Scope {
     /// Create, list and delete API keys.
     #[serde(rename = "keys:write")]
     KeysWrite,
-    /// Read what was done: the list of revoked tokens.
+    /// Read the list of revoked tokens, and follow the changes that the server reports as events.
     #[serde(rename = "audit:read")]
     AuditRead,
     /// Read groups and their members.

@@ -78,12 +78,12 @@ pub(crate) struct Changed {
     pub(crate) disabled: bool,
 }
 
-/// The devices of a server that an intruder had access to.
+/// The names of the devices to which the server gives new device keys, because an intruder had access to the server.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "CompromisedServer")]
 pub(crate) struct Compromised {
-    /// The names of the devices, at most 256.
+    /// The names of 1 to 256 devices.
     devices: Vec<String>,
 }
 
@@ -125,21 +125,21 @@ impl From<Introduced> for ShownIntroduction {
     }
 }
 
-/// A session between a device and a server elsewhere.
+/// A session that a device resumes with another server. This server opens the session in the name of the device.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "NewDelegatedSession")]
 pub(crate) struct WantedSession {
-    /// The name of the device.
+    /// The name of the device that resumes the session.
     pub(crate) device: String,
-    /// The address and the port of the server, such as `[2001:db8::5]:5684`.
+    /// The address and the port of the other server, such as `[2001:db8::5]:5684`.
     #[schemars(with = "String")]
     pub(crate) address: SocketAddr,
-    /// The name in the certificate of the server.
+    /// The name in the certificate of the other server.
     pub(crate) server_name: String,
 }
 
-/// The connection of a device for a session with a server elsewhere.
+/// The delegated connection of a session that a device resumes with another server.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "DelegatedSession")]
 pub(crate) struct ShownSession {
@@ -160,31 +160,32 @@ impl From<ConnectionId> for ShownSession {
 struct ShownStatus {
     /// The number of used entries in the device's list of refused connections.
     refused: u16,
-    /// The number of all entries in the list.
+    /// Maximum number of entries in the device's list of refused connections.
     places: u16,
-    /// The number of sessions that the server sent to the device and that have not ended.
+    /// The number of sessions that the server sent to the device, and that the device still stores.
     sessions: u16,
-    /// Maximum number of such sessions at the device.
+    /// Maximum number of sessions from the server that the device can store.
     most_sessions: u16,
-    /// The sessions that the device refused since its start, by the reason.
+    /// The number of sessions that the device refused since its start, for each reason.
     refusals: ShownRefusals,
 }
 
-/// The number of sessions that a device refused since its start, by the reason.
+/// The number of sessions that a device refused since its start, for each reason.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "DelegatedDeviceRefusals")]
 struct ShownRefusals {
-    /// The ticket is not authentic, was changed, or was sealed for another device.
+    /// The number of sessions whose ticket was forged, was changed, or was sealed for another device.
     unknown: u16,
-    /// The ticket belongs to another epoch.
+    /// The number of sessions whose ticket belongs to another epoch.
     epoch: u16,
-    /// The connection was revoked.
+    /// The number of sessions whose connection the server has revoked.
     revoked: u16,
-    /// The delegation has expired.
+    /// The number of sessions whose delegation has expired.
     expired: u16,
-    /// The time of authentication is more than 60 seconds ahead.
+    /// The number of sessions whose peer authenticated at a time more than 60 seconds after the present time of the
+    /// device.
     early: u16,
-    /// The device did not know the time.
+    /// The number of sessions that the device refused because it did not know the present time.
     no_time: u16,
 }
 
@@ -252,7 +253,8 @@ pub(crate) struct ShownDevice {
     refused: usize,
     /// The number of refused connections that the device has not acknowledged.
     untold: usize,
-    /// True if the store was restored from a backup, so that the present epoch gives no connections.
+    /// True if the store was restored from a backup in the present epoch. The server then makes no new connections
+    /// until the next epoch begins.
     restored: bool,
     /// The time of the last successful conversation since the server started, in seconds since 1970.
     heard: Option<u64>,
@@ -326,14 +328,14 @@ impl Imprinted {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "DelegatedConnection")]
 pub(crate) struct ShownConnection {
-    /// The identifier of the connection: the number of its epoch, and its number in the epoch.
+    /// The identifier of the connection: the number of its epoch, and the number of the connection in this epoch.
     #[schemars(extend("pattern" = CONNECTION))]
     id: String,
     /// The name that the peer has proved.
     peer: String,
     /// The index of the scope at the device.
     scope: u8,
-    /// The time at which peer and server authenticated each other, in seconds since 1970.
+    /// The time at which the peer and the server authenticated each other, in seconds since 1970.
     since: u32,
     /// The time from which the device refuses the connection, in seconds since 1970.
     expires: u32,
@@ -371,11 +373,12 @@ impl From<ConnectionPage> for ShownConnections {
     }
 }
 
-/// The reserved numbers that have no connection.
+/// The reserved connection numbers for which the store has no connection.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "UnaccountedConnections")]
 pub(crate) struct Unaccounted {
-    /// Connections that a server may have given to peers before it was killed. Each can be revoked.
+    /// Identifiers of connections that a server may have given to peers before it was killed. An operator can revoke
+    /// each of these connections.
     connections: Vec<String>,
 }
 
@@ -385,11 +388,12 @@ impl From<Vec<ConnectionId>> for Unaccounted {
     }
 }
 
-/// A connection that was revoked.
+/// A connection that was revoked, and the connections that were revoked with it.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RevokedConnections")]
 pub(crate) struct ShownRevoked {
-    /// The connection, the connection that it replaced, and the connections that replaced it.
+    /// The identifiers of the revoked connection, of the connection that it replaced, and of the connections that
+    /// replaced it.
     connections: Vec<String>,
     /// True if the device gets the revocation only with the next epoch.
     by_reset: bool,
@@ -410,12 +414,13 @@ pub(crate) struct ShownPreview {
     epoch: u16,
     /// The number of connections whose peers get another ticket when they return to the server.
     return_by_ticket: usize,
-    /// The number of connections that the server sent to the device, and that end.
+    /// The number of connections whose session the server sent to the device. The next epoch ends these connections.
     end: usize,
     /// The number of connections of the previous epoch whose peers have not returned. These peers must authenticate
     /// themselves again.
     end_unreturned: usize,
-    /// The number of connections that are revoked now. Their entries in the list of the device become free.
+    /// The number of connections that are revoked now. The next epoch removes them from the device's list of refused
+    /// connections.
     revoked: usize,
 }
 
@@ -430,17 +435,18 @@ impl From<ResetPreview> for ShownPreview {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ReissuedConnection")]
 pub(crate) struct ShownReissue {
-    /// The connection of the previous epoch.
+    /// The old connection, which belongs to the previous epoch.
     before: ShownConnection,
-    /// The way in which the connection continues. `again`: the server gives the session to both devices. `returns`: the
-    /// peer gets another ticket when it returns. `ends`: the connection does not continue. `no-rights`: the policy no
-    /// longer allows its scope.
+    /// The way in which the old connection continues. `again`: the server gives a new session to both devices.
+    /// `returns`: the peer gets another ticket when it returns to the server. `ends`: the connection does not continue.
+    /// `no-rights`: the connection does not continue, because the policy no longer allows its scope.
     #[schemars(extend("enum" = ["again", "returns", "ends", "no-rights"]))]
     way: &'static str,
-    /// The connection that replaces it, if the server made one.
+    /// The identifier of the new connection that replaces the old connection; null if the server made no new
+    /// connection.
     #[schemars(extend("pattern" = CONNECTION))]
     given: Option<String>,
-    /// The code of the reason why the server could not replace the connection.
+    /// The code of the reason why the server could not replace the old connection; null if there was no failure.
     failed: Option<&'static str>,
 }
 
@@ -464,7 +470,7 @@ impl From<Vec<Reissue>> for ShownReissues {
     }
 }
 
-/// A device of a server that an intruder had access to.
+/// A device that has a new device key, because an intruder had access to its server.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ReachableDevice")]
 pub(crate) struct ShownReachable {
@@ -472,16 +478,16 @@ pub(crate) struct ShownReachable {
     /// The new device key in hexadecimal digits, which an operator brings to the device.
     #[schemars(extend("pattern" = KEY))]
     key: String,
-    /// The connections that have not expired. Until the device gets the new key, an intruder with the keys of the
-    /// server can read their records and resume their sessions.
+    /// The connections of the device that have not expired. Until the device gets the new device key in `key`, an
+    /// intruder with the old keys can read the records of these connections and resume their sessions.
     connections: Vec<ShownConnection>,
 }
 
-/// The devices of a server that an intruder had access to, with their new keys.
+/// The new device keys that the server generated, because an intruder had access to the server.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ReachableDevices")]
 pub(crate) struct ShownDrill {
-    /// The devices with their new keys. The response to a repeated request does not contain them.
+    /// The devices with their new device keys. The response to a repeated request does not contain this list.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Vec<ShownReachable>>,
 }

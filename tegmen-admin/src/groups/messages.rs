@@ -262,9 +262,9 @@ pub(crate) struct ShownGroup {
     config: ShownConfig,
     /// The number of the current epoch.
     epoch: u16,
-    /// The number of epochs that may follow.
+    /// The number of epochs that can follow the current epoch, including those in `epochs_reserved`.
     epochs_left: usize,
-    /// The number of epochs, of those that may follow, that are reserved for evictions.
+    /// The number of epochs that are reserved for evictions. These epochs are the last ones that the group can have.
     epochs_reserved: usize,
     /// The number of members.
     size: usize,
