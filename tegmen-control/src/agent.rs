@@ -145,8 +145,9 @@ impl Agent {
         }
     }
 
-    /// Answers programs until the future is dropped. `server` is a session with the access control server, in which the
-    /// subscriber has proved its identity. `on_event` receives each answer, and must return quickly.
+    /// Answers the questions of local programs for session keys, until the future is dropped. `server` is a session
+    /// with the access control server, in which the subscriber has proved its identity. `on_event` receives an event
+    /// for each connection of a program, and must return quickly.
     pub async fn serve(&self, server: Session, on_event: impl Fn(Event) + Send + Sync + 'static) {
         let (places, on_event) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(on_event));
         loop {

@@ -2,8 +2,9 @@
 //! EDHOC and OSCORE (draft-ietf-ace-edhoc-oscore-profile).
 //!
 //! ```text
-//! POST /authz-info   application/ace+cbor (19): in clear a token with N1 and the client's Recipient ID; protected a token alone,
-//!                    which updates the rights of the Security Context that protects it
+//! POST /authz-info   application/ace+cbor (19). A request without protection contains a token and, in the first
+//!                    profile, the nonce N1 and the client's Recipient ID. A request under OSCORE contains only a token,
+//!                    which updates the rights of the Security Context that protects the request.
 //! ```
 //!
 //! The access control server seals a token under a key that it shares with the resource server. Client and resource

@@ -149,10 +149,11 @@ impl<S: Store> Service<S> {
         }
     }
 
-    /// Completes a decision. If the decision accepted a session identity, makes the identity durable. Writes the line
-    /// of the log, and calls `respond` as [`Self::answer_then`] does. Does nothing if a token must be uploaded, or a
-    /// session identity must be written to a shared store: returns `decided` and `respond` unchanged, and the caller
-    /// calls [`Self::bind`].
+    /// Completes a decision: makes the accepted session identity durable if there is one, writes the line of the audit
+    /// log, and calls `respond` as [`Self::answer_then`] does. Then returns `None`. There are two exceptions: the
+    /// decision demands the upload of a token, or its session identity must be written to a store that other servers
+    /// share. In these two cases this function does nothing, and returns `decided` and `respond` unchanged. The caller
+    /// must then call [`Self::bind`].
     fn finish_then<T: Send + 'static, F: FnOnce(T) + Send + 'static>(
         &self,
         who: Option<&str>,

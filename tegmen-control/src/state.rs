@@ -57,15 +57,15 @@ pub struct Bounds {
     pub revoked: revocation::Bounds,
     /// The number of seconds for which a subscriber may use the result of an introspection.
     pub lifetime: u64,
-    /// The duration of the lease of the view, if several servers share the store. The server must confirm again within
-    /// this time that its view has all changes of the store. If it cannot, it grants nothing until the next
-    /// confirmation.
+    /// The time for which the [`View`] counts as current, if several servers share the store. Within this time the
+    /// server must confirm again that its view has all changes of the store. If it cannot, it grants nothing until the
+    /// next confirmation.
     pub lease: Duration,
 }
 
 impl Default for Bounds {
-    /// Returns the default limits of the session identities and of the revocation list, a lifetime of one hour, and a
-    /// lease of 10 seconds.
+    /// Returns the default limits of the session identities and of the revocation list, one hour as `lifetime`, and 10
+    /// seconds as `lease`.
     fn default() -> Self {
         let (sessions, revoked) = (AcceptedBounds::default(), revocation::Bounds::default());
         Self { sessions, revoked, lifetime: 3600, lease: Duration::from_secs(10) }
@@ -82,9 +82,9 @@ pub enum Event<'a> {
     Fault(&'a StateFault),
     /// The store is not available. Decisions continue with the rows in memory, which are the [`View`].
     Unavailable(&'a StoreError),
-    /// The lease of the view ended (see [`Bounds::lease`]), so nothing is granted.
+    /// The [`View`] no longer counts as current (see [`Bounds::lease`]), so the server grants nothing.
     Ended,
-    /// The lease of the view was renewed after its end, so the state grants rights again.
+    /// The [`View`] counts as current again (see [`Bounds::lease`]), so the server grants rights again.
     Renewed,
     /// The store has deleted changes that the [`View`] does not have, or has returned to an earlier state. The view
     /// refuses everything, and the server must be restarted.

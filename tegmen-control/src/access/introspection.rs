@@ -25,14 +25,16 @@ use zeroize::Zeroizing;
 /// The number of bytes that are first allocated for [`Outcome::message`]. Most messages fit.
 const MESSAGE: usize = 192;
 
-/// Seconds after which a peer may ask again if the table of session identities is full.
+/// The Max-Age, in seconds, of the response to a request whose session identity the server cannot store. After this
+/// time the peer may repeat the request.
 const FULL_FOR: u32 = 60;
 
-/// The token hint of a request with a session identity.
+/// The value of token_type_hint (RFC 9200, section 5.9) in an introspection request whose token is a session identity.
 pub const HINT_PROTOKEY: &str = "protokey";
-/// The token hint of a request with a session identity whose key is derived as in the paper: see [`Mode::Paper`].
+/// The value of token_type_hint in an introspection request whose token is a session identity, and whose session key is
+/// derived as in the paper: see [`Mode::Paper`].
 pub const HINT_PAPER: &str = "protokey-paper";
-/// The token hint of a request with the SHA-256 of a certificate.
+/// The value of token_type_hint in an introspection request whose token is the SHA-256 of a certificate.
 pub const HINT_THUMBPRINT: &str = "x5t";
 
 /// A publisher with a protokey: a secret that it shares with the access control server, and from which the keys of its
@@ -86,7 +88,7 @@ pub enum Reason {
     NotAuthenticated,
     /// The payload is no valid request.
     Malformed(Malformed),
-    /// The server does not know the token hint in the request.
+    /// The server does not know the value of token_type_hint in the introspection request.
     UnknownHint,
     /// The token in the request is neither a session identity nor the SHA-256 of a certificate.
     NoIdentity,
@@ -177,7 +179,8 @@ impl Reply {
         Self { max_age: Some(seconds), cause: Some(cause.into()), ..reply }
     }
 
-    /// Makes the response to a request whose session identity does not fit into the table.
+    /// Makes the response to a request whose session identity the server cannot store: 5.03 if the table of accepted
+    /// session identities is full, and 4.29 if the subscriber already has the maximum number of identities.
     pub(super) fn no_room(full: NotAccepted) -> Self {
         match full {
             NotAccepted::Full => Self::busy(FULL_FOR, "the table of session identities is full"),
@@ -233,11 +236,13 @@ struct Granted {
     session: Option<String>,
 }
 
-/// The token about which a subscriber asks. The hint of the request determines the kind of the token.
+/// The token about which a subscriber asks. The value of token_type_hint in the request determines the kind of the
+/// token.
 #[derive(Clone, Copy)]
 enum Asked<'t> {
     Session(Mode, SessionIdentity<'t>),
-    /// The request has the hint of a session identity, but its token is not a session identity.
+    /// The value of token_type_hint in the request is that for session identities, but the token of the request is not
+    /// a session identity.
     NoSession(&'t [u8]),
     Certificate(&'t [u8; DIGEST_LEN]),
     NoCertificate,
@@ -408,7 +413,8 @@ impl<D: Devices> Introspection<'_, D> {
     }
 }
 
-/// A party for a message to the operator. The name of the party may contain any characters, so they are escaped.
+/// Writes the name and the tags of a party into a message for the operator. A name may contain any characters. If a
+/// name or a tag has unusual characters, this type escapes them.
 pub(super) struct Escaped<'p>(pub(super) Party<'p>);
 
 impl fmt::Display for Escaped<'_> {

@@ -80,7 +80,7 @@ struct Revoked {
 /// The latest updates for one requester.
 #[derive(Default)]
 struct Updates {
-    /// The index of the first update that is still kept.
+    /// The index of the oldest update in `kept`.
     first: u64,
     kept: VecDeque<Update>,
 }
@@ -107,7 +107,8 @@ impl Updates {
 /// The list of revoked tokens.
 pub struct RevocationList {
     bounds: Bounds,
-    /// The index of the first update since the list was made.
+    /// The index of the first update that this list makes for a requester: the value that the caller passed to
+    /// [`Self::starting_at`].
     first: u64,
     revoked: BTreeMap<TokenHash, Revoked>,
     devices: BTreeMap<String, Updates>,
@@ -157,7 +158,7 @@ impl RevocationList {
 
     /// Adds a token to the list. `concerned` are the registered devices that the token concerns. The token expires at
     /// the time `expires`, in seconds since 1970. Returns the devices whose observations must be notified: none if the
-    /// token is already on the list or expired.
+    /// token is already on the list, or has expired.
     ///
     /// # Errors
     /// [`ListFull`] if the list has no space.

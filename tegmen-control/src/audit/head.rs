@@ -38,7 +38,8 @@ pub enum HeadError {
     Signature,
 }
 
-/// The content of the file of a head, as JSON.
+/// The JSON content of the file that stores the head of an audit log. The head is the number and the hash of the last
+/// line, signed by the server.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -51,7 +52,7 @@ struct Text {
 }
 
 impl Head {
-    /// Signs a head.
+    /// Signs a head: the number `lines` and the hash of the last line of an audit log.
     ///
     /// # Errors
     /// [`SignError`] of the signer.
@@ -80,7 +81,7 @@ impl Head {
         sha256(&self.key)
     }
 
-    /// Returns the text that the file of the head contains.
+    /// Returns the JSON text of the file that stores this head.
     pub fn text(&self) -> String {
         let text = Text {
             lines: self.lines,

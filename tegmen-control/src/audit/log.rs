@@ -32,7 +32,8 @@ pub struct AuditBounds {
 }
 
 impl Default for AuditBounds {
-    /// Returns the default limits: 8192 waiting records, a file of 64 GiB, and one minute between two heads.
+    /// Returns the default limits: 8192 waiting records, a file of 64 GiB, and one minute between two signatures of the
+    /// number of lines and the hash of the last line.
     fn default() -> Self {
         Self { spool: 8192, file: 64 << 30, head_every: Duration::from_secs(60) }
     }
@@ -500,8 +501,9 @@ impl Writer {
         if is_new { self.head_every.saturating_sub(self.signed_at.elapsed()) } else { self.head_every }
     }
 
-    /// Signs and writes a head if one is due, or if the log is being closed. If this fails, the next head is due after
-    /// the usual interval.
+    /// Signs the head of the log (the number and the hash of the last line), and writes it to the head file. Does this
+    /// only if the log has new lines, and if the interval `head_every` has passed or the log is being closed. If the
+    /// signature or the write fails, the next attempt follows after the same interval.
     fn sign_head(&mut self, closing: bool) {
         let is_due = closing || self.signed_at.elapsed() >= self.head_every;
         if !is_due || self.lines == self.signed {

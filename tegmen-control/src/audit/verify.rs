@@ -10,8 +10,9 @@ use tegmen_base::hex::to_hex;
 pub struct Verified {
     /// The number of lines of the log.
     pub lines: u64,
-    /// The number of lines, from the first one, that the head covers; 0 without a head. If further lines follow, a
-    /// change of the last line of the log cannot be detected, because no head and no later line contains its hash.
+    /// The number of lines that the signed head of the log states; 0 if no head was given. The head also states the
+    /// hash of the last of these lines. If further lines follow, a change of the last line of the log cannot be
+    /// detected, because no head and no later line contains the hash of this line.
     pub signed: u64,
 }
 

@@ -77,7 +77,7 @@ pub(super) struct Standing<'s> {
     pub(super) scope: u8,
     pub(super) since: u32,
     pub(super) expires: u32,
-    /// The number of the earlier connection if it belongs to the previous epoch; otherwise `None`.
+    /// The number of this earlier connection, if the connection belongs to the previous epoch; otherwise `None`.
     pub(super) of: Option<u32>,
 }
 

@@ -14,9 +14,10 @@ pub struct Reachable {
     /// The name of the device.
     pub device: String,
     /// The new device key, which an operator brings to the device. Until the device has this key, it still accepts the
-    /// sessions and tickets of `connections`, and also those that the intruder made.
+    /// sessions and tickets of `connections`. It also accepts sessions and tickets that an intruder made with the old
+    /// keys of the server.
     pub key: Secret<PSK_LEN>,
-    /// The connections that have not expired. An intruder with the keys of the server can read the records of these
+    /// The connections that have not expired. An intruder with the old keys of the server can read the records of these
     /// connections, and can resume their sessions.
     pub connections: Vec<DelegatedConnection>,
 }
@@ -26,9 +27,10 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// key](Self::imprint_again). The server then deletes all keys of the device's epochs, and accepts no earlier
     /// ticket of the device. Returns, for each device, the connections that the intruder could use.
     ///
-    /// # Errors The errors of [`Self::imprint_again`] and [`Self::connections`]. If an error concerns one device, the
-    /// devices before it in `names` already have new keys. These keys are lost, because the call does not return them.
-    /// So the call must be repeated.
+    /// # Errors
+    /// The errors of [`Self::imprint_again`] and [`Self::connections`]. If an error concerns one device, the devices
+    /// before it in `names` already have new keys. These keys are lost, because the call does not return them. So the
+    /// call must be repeated.
     pub async fn server_compromised(&self, names: &[&str], by: &str) -> Result<Vec<Reachable>, DelegationError> {
         let devices = names.iter().map(|name| self.known(name)).collect::<Result<Vec<_>, _>>()?;
         self.write_made().await?;

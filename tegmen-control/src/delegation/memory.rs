@@ -79,9 +79,11 @@ pub struct DelegationCounts {
     pub sealed: u64,
     /// The number of tickets that were sealed for peers that returned with a ticket.
     pub reissued: u64,
-    /// The number of peers that got no session because they have no rights.
+    /// The number of peers that got no session because they have no rights at the device, or no name that could have
+    /// rights.
     pub without_rights: u64,
-    /// The number of peers that got no session for another reason.
+    /// The number of peers that got no session for a reason other than missing rights: for example because the device
+    /// is disabled, or because the device refused the session.
     pub not_given: u64,
     /// The number of tickets that were refused when a peer returned with them.
     pub refused: u64,

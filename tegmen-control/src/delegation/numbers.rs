@@ -10,19 +10,20 @@ use std::ops::Range;
 use tegmen_delegation::MAX_TICKETS;
 use tegmen_store::store::Number;
 
-/// The count of connection numbers for each [`Purpose`] in an epoch.
+/// The count of connection numbers that each [`Purpose`] has in an epoch.
 pub(super) const EACH: u32 = MAX_TICKETS / 2;
-/// The count of numbers in a block. A server reserves one block at a time.
+/// The count of connection numbers that a server reserves in the store at a time. These numbers are consecutive, and
+/// are called a block.
 const BLOCK: u32 = 256;
-/// The count of free numbers below which the next block is reserved.
+/// If a server has fewer reserved and unused connection numbers than this, it reserves the next block of numbers.
 const LOW: usize = 96;
 
-/// The purpose of a number.
+/// The purpose of a connection number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// The number is for the connection of a peer that authenticated itself.
+    /// For the connection of a peer that authenticated itself.
     New,
-    /// The number is for the connection of a peer that returned with a ticket of the previous epoch.
+    /// For the connection of a peer that returned with a ticket of the previous epoch.
     Again,
 }
 
@@ -40,7 +41,7 @@ impl Purpose {
         Self::ALL.into_iter().find(|purpose| purpose.word() == word)
     }
 
-    /// Returns the first number for this purpose.
+    /// Returns the first connection number for this purpose.
     pub(super) const fn first(self) -> u32 {
         match self {
             Self::New => 0,
@@ -48,15 +49,15 @@ impl Purpose {
         }
     }
 
-    /// Returns the purpose of a number.
+    /// Returns the purpose of a connection number.
     pub(super) const fn of_number(number: u32) -> Self {
         if number < EACH { Self::New } else { Self::Again }
     }
 }
 
-/// The counter of the numbers for one purpose in a new epoch, before any number is reserved. The restore of a backup
-/// increases a counter by at least the value `pace`. This value is above [`EACH`], so a restored counter is above
-/// [`EACH`]. Reservations never increase the counter above [`EACH`].
+/// The first value of the counter of reserved connection numbers. Each epoch has one counter for each [`Purpose`].
+/// Reservations increase a counter to [`EACH`] at most. The restore of a backup increases it by at least its `pace`,
+/// which is [`EACH`] + 1. So a counter above [`EACH`] shows that the store was restored: see [`is_restored`].
 pub(super) const UNUSED: Number = Number { next: 0, pace: EACH as u64 + 1 };
 
 /// Returns true if the restore of a backup has increased the counter. The store then does not know which numbers were
@@ -65,8 +66,9 @@ pub(super) const fn is_restored(number: Number) -> bool {
     number.next > EACH as u64
 }
 
-/// Reserves the next block of numbers. Returns two values: the counter that the caller must write into the row, and the
-/// block. Returns `None` if all numbers are reserved.
+/// Reserves the next block of connection numbers. `number` is the present value of the counter in the store. Returns
+/// two values: the new value, which the caller must write into the store, and the block. Returns `None` if all
+/// connection numbers for this purpose are reserved.
 pub(super) fn reserve(number: Number, purpose: Purpose) -> Option<(Number, Range<u32>)> {
     let from = u32::try_from(number.next).ok().filter(|from| *from < EACH)?;
     let end = from.saturating_add(BLOCK).min(EACH);
@@ -74,11 +76,11 @@ pub(super) fn reserve(number: Number, purpose: Purpose) -> Option<(Number, Range
     Some((Number { next: end.into(), ..number }, block))
 }
 
-/// Numbers that this server has reserved and has not given to a connection yet.
+/// Connection numbers that this server has reserved, and has not given to a connection yet.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Free {
     blocks: VecDeque<Range<u32>>,
-    /// True if no further number can be reserved.
+    /// True if no further connection number can be reserved.
     pub(super) is_last: bool,
 }
 
@@ -87,7 +89,7 @@ impl Free {
         self.blocks.push_back(block);
     }
 
-    /// Returns a free number, which is never returned again; `None` if no number is free.
+    /// Removes a reserved connection number, and returns it; `None` if no reserved number is left.
     pub(super) fn take(&mut self) -> Option<u32> {
         loop {
             match self.blocks.front_mut()?.next() {
@@ -97,7 +99,8 @@ impl Free {
         }
     }
 
-    /// Returns true if the next block must be reserved.
+    /// Returns true if the server must reserve another block of connection numbers, because it has fewer than [`LOW`]
+    /// left.
     pub(super) fn is_low(&self) -> bool {
         !self.is_last && self.blocks.iter().map(ExactSizeIterator::len).sum::<usize>() < LOW
     }
@@ -107,7 +110,7 @@ impl Free {
     }
 }
 
-/// The first reserved numbers of a pending epoch.
+/// The connection numbers that the server has reserved for the next epoch before this epoch begins.
 #[derive(Default, Debug)]
 pub(super) struct NextNumbers {
     pub(super) new: Free,

@@ -144,13 +144,14 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         (key, Epoch::first(DeviceKey(kept)).key)
     }
 
-    /// Records an operator's change that gives rights in the audit log, and waits until the record is durable.
+    /// Writes an audit record for a change that gives rights, and waits until the record is durable. `by` is the
+    /// operator who makes the change.
     async fn write(&self, by: &str, code: &'static str, message: String) -> Result<(), DelegationError> {
         self.write_or_note(false, by, code, message).await
     }
 
-    /// Records an operator's change in the audit log. If `takes` is true, the change takes rights away, and this
-    /// function does not wait until the record is durable.
+    /// Writes an audit record for a change that `by`, an operator or the server, makes. If `takes` is true, the change
+    /// takes rights away, and this function does not wait until the record is durable.
     pub(super) async fn write_or_note(
         &self,
         takes: bool,

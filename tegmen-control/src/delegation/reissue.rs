@@ -77,10 +77,11 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(found.into_iter().map(shown).collect())
     }
 
-    /// Replaces the sessions between a device and other devices of the server by sessions of the present epoch. The
-    /// scope, the time of authentication and the expiry of each connection do not change. The server does not replace a
-    /// session if the policy no longer allows one of its scopes. The device that opens the new session receives it when
-    /// the server next contacts this device.
+    /// Replaces the sessions of the previous epoch between the device `name` and other devices of the server by
+    /// sessions of the present epoch. Each session has two connections, one at each device. A new connection has the
+    /// scope, the time of authentication and the expiry time of the connection that it replaces. If the policy no
+    /// longer allows the scope of one of the two connections, the server does not replace the session. The device that
+    /// opens the new session receives it when the server next contacts this device.
     ///
     /// # Errors
     /// The errors of [`Self::preview_reissue`], and [`DelegationError::Audit`].

@@ -40,9 +40,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// is full, the next epoch begins at that time.
     ///
     /// A connection number that was reserved can be revoked even if the [store has no connection with this
-    /// number](Self::unaccounted). The number may be reserved for a peer that returns with a ticket. The server then
-    /// does not know the connection of the previous epoch that this peer had. So in this case no connection of the
-    /// previous epoch continues.
+    /// number](Self::unaccounted). If the number was reserved for a peer that returned with a ticket of the previous
+    /// epoch, the server does not know which connection of the previous epoch this peer had. So the server then refuses
+    /// all tickets of the previous epoch, and requests the next epoch of the device.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoConnection`], [`DelegationError::Changed`] or

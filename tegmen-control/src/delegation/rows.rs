@@ -19,20 +19,19 @@ use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_delegation::CHECK_LEN;
 use tegmen_store::Value;
 
-/// The text with which the key of the row of each device begins.
+/// Prefix of the keys of all rows with a device in the store.
 pub(super) const DEVICES: &str = "delegation/device/";
-/// The text with which the key of each row with numbers of connections begins.
+/// Prefix of the keys of all rows with a counter of reserved connection numbers.
 pub(super) const NUMBERS: &str = "delegation/number/";
 const CONNECTIONS: &str = "delegation/connection/";
-/// The text with which the key of the row of each revoked connection begins.
+/// Prefix of the keys of all rows with a revoked connection.
 pub(super) const REFUSED: &str = "delegation/refused/";
 
 /// The check value of an epoch. It names the epoch in the keys of rows.
 pub(super) type Tag = [u8; CHECK_LEN];
 
-/// Returns the prefixes of the keys of a device's rows, for all its epochs. The first prefix is for the rows of
-/// connections, the second one for the rows of revoked connections, and the third one for the rows with numbers of
-/// connections.
+/// Returns three prefixes of the keys of a device's rows in the store, for all its epochs: the prefix for connections,
+/// the one for revoked connections, and the one for counters of reserved connection numbers.
 pub(super) fn of_epochs(name: &str) -> [String; 3] {
     [CONNECTIONS, REFUSED, NUMBERS].map(|kind| format!("{kind}{name}/"))
 }
@@ -51,7 +50,7 @@ pub(super) fn numbers(name: &str, tag: &Tag, purpose: Purpose) -> String {
     format!("{NUMBERS}{name}/{}/{}", to_hex(tag), purpose.word())
 }
 
-/// Returns the text with which the keys of the rows of all connections of an epoch begin.
+/// Returns the prefix of the keys of all rows with a connection of one epoch. `tag` names the epoch.
 pub(super) fn connections(name: &str, tag: &Tag) -> String {
     format!("{CONNECTIONS}{name}/{}/", to_hex(tag))
 }

@@ -34,7 +34,8 @@ pub(super) struct Made {
 
 /// The server of delegated sessions: the devices of a store, and the decisions in handshakes.
 ///
-/// The owner must call [`Self::run`] in a task. Without this task, no numbers are reserved, and no device is contacted.
+/// The owner must call [`Self::run`] in a task. Without this task, the server reserves no connection numbers in the
+/// store, and contacts no device.
 pub struct Delegations<S, C = HostCrypto> {
     pub(super) store: S,
     pub(super) rights: Arc<dyn Rights>,

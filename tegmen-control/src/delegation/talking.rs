@@ -13,14 +13,15 @@ use tegmen_store::Store;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// If the server had no contact with a device for this number of seconds, it contacts the device when a peer of the
-/// device authenticates itself. The peer may have returned because the device restarted and does not know the time.
+/// If the last successful contact with a device is at least this number of seconds ago, the server contacts the device
+/// when a peer of the device authenticates itself. The reason is that the device may have restarted. A restarted device
+/// refuses its peers until the server sends it the time, so the peers authenticate themselves again.
 const UNHEARD: u64 = 60;
 
 impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {
-    /// Does the work of the server: makes the results of handshakes durable, reserves numbers for the next handshakes,
-    /// and contacts devices. The future never returns. To stop the work, the owner drops the future, which ends all
-    /// conversations.
+    /// Does the work of the server: makes the results of handshakes durable, reserves connection numbers for the next
+    /// handshakes, and contacts devices. The future never returns. To stop the work, the owner drops the future, which
+    /// ends all conversations.
     pub async fn run(self: &Arc<Self>, pace: Pace) {
         tokio::join!(self.settle_always(), self.talk(pace));
     }

@@ -226,8 +226,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         }
     }
 
-    /// Removes the rows of epochs that are no longer valid. The rows of the numbers are removed last, when no other row
-    /// of the epoch is left.
+    /// Removes the rows of epochs that are no longer valid. The rows with the counters of reserved connection numbers
+    /// are removed last, when no other row of the epoch is left.
     async fn clean(&self, device: &Device) -> Result<(), DelegationError> {
         let (kept, changed) = {
             let state = device.state();

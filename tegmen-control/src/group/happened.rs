@@ -69,8 +69,8 @@ impl GroupHappened {
     }
 }
 
-/// Returns the prefix of the keys of a group's rows, and the content of the head, if the change wrote the head of the
-/// group.
+/// Returns two values if the change wrote the head of a group, which is the main row of the group in the store: the
+/// prefix of the keys of all rows of the group, and the content of the head.
 fn head(change: &Changed) -> Option<(&str, Head)> {
     let prefix = std::str::from_utf8(&change.key).ok()?.strip_suffix("head")?;
     prefix.strip_prefix("group/")?;

@@ -116,9 +116,9 @@ struct Pass {
 /// The position of the next message among the messages of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Position {
-    /// The number of complete rounds. A round sends all messages of the change once.
+    /// The number of complete rounds. In a round, the controller sends each message of the change once.
     round: u8,
-    /// The number of messages that were sent in this round.
+    /// The number of messages that the controller has sent in the current round.
     sent: usize,
 }
 

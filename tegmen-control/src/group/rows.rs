@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! group/name/NAME               the identity of the group of this name, 32 hexadecimal digits
-//! group/IDENTITY/head           its configuration, its epoch and its seed, sealed; each change writes it
-//! group/IDENTITY/path/LEAF      the secrets that the last change of this leaf has put, from the leaf upwards, sealed
+//! group/IDENTITY/head           the main row: configuration, epoch and seed, sealed; each change writes it
+//! group/IDENTITY/path/LEAF      the secrets of the nodes from this leaf to the root, from its last change, sealed
 //! group/IDENTITY/member/NAME    a member: its leaf, its SenderID, its address
 //! group/IDENTITY/replica/NAME   the SenderID of a controller
-//! group/IDENTITY/guard          a number that only the restore of a backup moves
-//! group/deleted/IDENTITY        nothing; rows of a group that is deleted, or that is not created yet, may be there
+//! group/IDENTITY/guard          a counter that increases only when a backup is restored
+//! group/deleted/IDENTITY        the mark, an empty row: rows of this group are being written or deleted
 //! ```
 //!
 //! One transaction makes a change. The transaction writes the head. For each member that joins or leaves, it writes the
@@ -26,10 +26,11 @@ use tegmen_store::Value;
 use tegmen_store::store::Number;
 use zeroize::Zeroizing;
 
-/// The text with which the key of each row with the name of a group begins.
+/// Prefix of the keys of the rows that map the name of a group to its identity.
 pub(super) const NAMES: &str = "group/name/";
 
-/// The text with which the key of each mark begins. A mark is the row of a group that is deleted or not created yet.
+/// Prefix of the keys of all marks. A mark is an empty row. It exists while the rows of a group are being written or
+/// deleted, so that the rows of a failed attempt can be found and deleted.
 pub(super) const DELETED: &str = "group/deleted/";
 
 /// A row of one group, named by the part of its key after the prefix of the group.
@@ -73,19 +74,20 @@ pub(super) fn name(name: &str) -> String {
     format!("{NAMES}{name}")
 }
 
-/// Returns the key of the mark of a group. The mark is a row that exists if the group is deleted or not created yet.
+/// Returns the key of the mark of a group. The mark is an empty row. It exists while the rows of the group are being
+/// written or deleted, so that the rows of a failed attempt can be found and deleted.
 pub(super) fn deleted(identity: &GroupIdentity) -> String {
     format!("{DELETED}{}", to_hex(identity))
 }
 
-/// Returns the text with which the keys of all rows of a deleted or unfinished group begin. `key` is the key of the row
-/// that marks this group: see [`deleted`]. Returns `None` if `key` is not the key of such a row.
+/// Returns the prefix of the keys of all rows of a deleted or unfinished group. `key` is the key of the mark of this
+/// group: see [`deleted`]. Returns `None` if `key` is not the key of a mark.
 pub(super) fn prefix_of_deleted(key: &[u8]) -> Option<String> {
     let identity = std::str::from_utf8(key).ok()?.strip_prefix(DELETED)?;
     Some(format!("group/{identity}/"))
 }
 
-/// Returns the text with which the keys of all rows of a group begin.
+/// Returns the prefix of the keys of all rows of a group.
 pub(super) fn prefix(identity: &GroupIdentity) -> String {
     format!("group/{}/", to_hex(identity))
 }
@@ -129,7 +131,8 @@ struct HeadRecord {
 }
 
 impl Head {
-    /// Reads the head of a group from the value of its row. Returns the fault as text if the value is no head.
+    /// Reads the head of a group, its main row, from the value `value` of this row. If the value is not valid, returns
+    /// the fault as text.
     pub(super) fn read(value: &Value) -> Result<Self, String> {
         let Value::Secret(bytes) = value else { return Err("it is not sealed".to_owned()) };
         let (text, seed) = bytes.split_last_chunk().ok_or("it has no seed")?;
@@ -138,7 +141,7 @@ impl Head {
         Ok(Self { name, config, begun: Begun { epoch, since, changed }, seed: Secret::new(*seed) })
     }
 
-    /// Returns the value of the row of a head.
+    /// Returns the value of the head, the main row of a group.
     pub(super) fn value((name, config): (&str, &GroupConfig), begun: Begun, seed: &Secret<DIGEST_LEN>) -> Value {
         let Begun { epoch, since, changed } = begun;
         let record = HeadRecord { name: name.to_owned(), config: *config, epoch, since, changed };

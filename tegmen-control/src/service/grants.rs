@@ -41,7 +41,7 @@ struct Queue {
 #[derive(Default)]
 struct Batch {
     sessions: ManySessions,
-    /// The records of the grants for the audit log, and the functions that receive the results.
+    /// For each grant, its record for the audit log, and the function to call when the grant is durable or has failed.
     records: Records,
     /// The time of the last grant of the batch, in seconds since 1970.
     now: u64,

@@ -1,4 +1,5 @@
-//! Measures how old a view is, if several servers change the store.
+//! Measures how old the view of this server is, if several servers change the store. The view is the copy of the store
+//! in memory.
 //!
 //! The server writes one row, the beat, every second. All transactions have one order, and the watch of the store
 //! delivers them in this order. So when the watch delivers a beat, the view has every change that was acknowledged
@@ -15,12 +16,13 @@ use std::time::{Duration, Instant};
 use tegmen_store::store::answer::Answer;
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
-/// The time between the beginnings of two beats. A beat is one write of the server's row in the shared store.
+/// The time between the beginnings of two beats. A beat is a write by which the server checks that its view is current.
 const EVERY: Duration = Duration::from_secs(1);
-/// The pause after a beat that failed, because the store did not accept the write.
+/// The pause after a failed beat: a write by which the server checks that its view is current, and which the store did
+/// not accept.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The view whose lease a beat renews, and the function that receives the events.
+/// The view, which is the copy of the store in memory, and the function that receives the events of the state.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
     pub(super) view: &'a Mutex<View>,
@@ -33,24 +35,25 @@ impl<'a> Around<'a> {
     }
 }
 
-/// The beat of a server: one row that the server writes every second.
+/// The beat: a write that the server makes every second, to check that its view has all changes of the store.
 pub(super) struct Beat<S> {
     store: S,
     pub(super) step: Step,
     /// True if the last beat failed.
     has_failed: bool,
-    /// True if the watcher has received the event that the lease ended.
+    /// True if the watcher has received [`Event::Ended`], and not [`Event::Renewed`] since then.
     has_ended: bool,
 }
 
-/// The progress of a beat.
+/// The progress of a beat: a write by which the server checks that its view (its copy of the store) is current.
 pub(super) enum Step {
-    /// No beat is in progress, and the next one begins at this time.
+    /// No write is in progress. The next one begins at this time.
     Rests(Instant),
-    /// The write of a beat began at this time, when the view had this revision. The server waits for the answer of the
-    /// store.
+    /// The server waits for the store to acknowledge the write. The values are the time at which the write began, the
+    /// revision of the view at that time, and the pending answer.
     Commits(Instant, Revision, Answer<Revision>),
-    /// A beat began at this time, and the store wrote it with this revision. The view does not have this revision yet.
+    /// The store has acknowledged the write, and the server waits until the view has it. The values are the time at
+    /// which the write began, and the revision of the write.
     Travels(Instant, Revision),
 }
 
@@ -59,14 +62,15 @@ pub(super) enum Step {
 pub(super) struct WentBack;
 
 impl<S: Store> Beat<S> {
-    /// Makes the beat for this store; returns `None` if no other server changes the store.
+    /// Makes the value that writes to `store` every second, to check that the view is current. Returns `None` if no
+    /// other server changes the store: the view is then always current.
     pub(super) fn on(store: &S) -> Option<Self> {
         let step = Step::Rests(Instant::now());
         store.is_shared().then(|| Self { store: store.clone(), step, has_failed: false, has_ended: false })
     }
 
-    /// Makes all steps that are possible without waiting. Returns the time at which the caller must call this function
-    /// again. If the store answers before this time, it wakes `cx`, and the caller must call at once.
+    /// Makes all steps of the beat that are possible without waiting. Returns the time at which the caller must call
+    /// this function again. If the store answers before this time, it wakes `cx`, and the caller must call at once.
     ///
     /// # Errors
     /// [`WentBack`] if the store returned to an earlier state.
@@ -106,7 +110,8 @@ impl<S: Store> Beat<S> {
         self.has_failed = true;
     }
 
-    /// Informs the watcher if the lease has ended or was renewed. Returns the time of the next call of [`Self::turn`].
+    /// Sends an event to the watcher if the view no longer counts as current, or counts as current again. Returns the
+    /// time at which the caller must call [`Self::turn`] again.
     fn report(&mut self, around: Around<'_>) -> Instant {
         let now = Instant::now();
         let has_ended = !around.view().is_current_at(now);

@@ -110,7 +110,8 @@ pub(super) struct Pending {
     changed: Revision,
 }
 
-/// The JSON text at the beginning of the row's value.
+/// The JSON text at the beginning of the value of an enrolment's row in the store. A byte 0 and the key of the session
+/// in which the device enrols follow this text.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {

@@ -127,7 +127,8 @@ impl Shared {
         }
     }
 
-    /// Waits for changes from the store, and makes the steps of the beat meanwhile.
+    /// Waits for changes from the store. Meanwhile makes the steps of `beat`: the write of each second by which the
+    /// server checks that its view of the store is current.
     fn wait<S: Store>(&self, answer: Answer<Changes>, beat: &mut Option<Beat<S>>, waker: &Waker) -> Waited {
         let mut answer = pin!(answer);
         let mut cx = Context::from_waker(waker);

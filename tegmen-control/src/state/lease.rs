@@ -1,17 +1,18 @@
-//! The lease of a view: the time for which the view counts as current.
+//! The time for which the view of a server, its copy of the store in memory, counts as current.
 
 use std::time::{Duration, Instant};
 
-/// The time for which a view counts as current.
+/// The time for which the view of a server, its copy of the store in memory, counts as current. It ends if the server
+/// does not renew it.
 #[derive(Clone, Copy)]
 pub(super) struct Lease {
-    /// The time at which the lease began. The view has all changes that were acknowledged before this time.
+    /// The time from which `length` counts. The view has all changes that the store acknowledged before this time.
     pub(super) since: Instant,
     pub(super) length: Duration,
 }
 
 impl Lease {
-    /// Returns true if the lease has not ended at `now`.
+    /// Returns true if the view still counts as current at `now`.
     pub(super) fn holds(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.since) < self.length
     }

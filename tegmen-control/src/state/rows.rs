@@ -24,9 +24,9 @@ use tegmen_base::time::Instant;
 use tegmen_store::Value;
 use tegmen_store::store::Entry;
 
-/// The text with which the keys of all rows of the state begin.
+/// Prefix of the keys of all rows of the state.
 pub(super) const ALL: &str = "access/";
-/// The text with which the key of the row of each device begins.
+/// Prefix of the keys of all rows with a device.
 pub(super) const DEVICES: &str = "access/device/";
 const DIGESTS: &str = "access/digest/";
 pub(super) const POLICY: &str = "access/policy";

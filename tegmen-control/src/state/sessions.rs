@@ -13,24 +13,27 @@ use std::time::Duration;
 use tegmen_store::store::{LeaseId, MAX_VALUE};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
-/// When a lease has this age, the server asks the store for another lease for further rows. The store deletes the rows
-/// of a lease when the lease ends.
+/// Maximum age of the lease that new rows with session identities get. The store deletes the rows of a lease when the
+/// lease ends. The server asks the store for another lease when the lease has this age.
 const LEASE_AGE: Duration = Duration::from_secs(600);
-/// The number of rows of one lease at which the server asks the store for the next lease. While the server waits for
-/// the next lease, at most the same number of further rows get the present lease.
+/// When this number of rows have the same lease of the store, the server asks the store for another lease. Until the
+/// store grants the other lease, at most this number of further rows get the present lease.
 const LEASE_ROWS: u32 = 4096;
 
-/// The data that a server needs to write rows of session identities.
+/// The data that a server needs to write rows with accepted session identities into the store.
 pub(super) struct SessionRows {
     lease: Mutex<Option<SessionLease>>,
-    /// The duration of a lease. Each row must exist for as long as its identities are remembered, so the duration is
-    /// longer than that time.
+    /// The duration of a lease. It is [`LEASE_AGE`] longer than the time for which the server remembers a session
+    /// identity. So each row exists for at least that time, even a row that gets the lease when the lease is
+    /// [`LEASE_AGE`] old.
     ttl: Duration,
-    /// The number in the key of the next row with many identities.
+    /// The number of the next row that [`State::bind_many`] writes. One such row contains many session identities, and
+    /// its key contains its number.
     next: AtomicU64,
 }
 
-/// The lease that new rows of session identities get now. The store deletes these rows when the lease ends.
+/// The lease of the store that new rows with session identities get now. The store deletes these rows when the lease
+/// ends.
 #[derive(Clone, Copy)]
 struct SessionLease {
     id: LeaseId,
@@ -40,8 +43,8 @@ struct SessionLease {
 }
 
 impl SessionRows {
-    /// Makes the data for identities that are remembered for `lifetime`. `next` is the number in the key of the next
-    /// row with many identities.
+    /// Makes the data for session identities that are remembered for `lifetime`. `next` is the number of the next row
+    /// that contains many identities. The key of the row contains this number.
     pub(super) const fn new(lifetime: Duration, next: u64) -> Self {
         Self { lease: Mutex::new(None), ttl: lifetime.saturating_add(LEASE_AGE), next: AtomicU64::new(next) }
     }
@@ -78,9 +81,10 @@ impl ManySessions {
 }
 
 impl<S: Store> State<S> {
-    /// Returns the lease for another row of session identities. Asks the store for another lease if the present lease
-    /// is older than [`LEASE_AGE`], if its number of rows reaches [`LEASE_ROWS`], or if it is the lease `ended`, which
-    /// the store no longer has. `now` is in seconds since 1970.
+    /// Returns the lease that the caller must give to the next row with session identities. Many rows have the same
+    /// lease. The server asks the store for a new lease in three cases: the present lease has the age [`LEASE_AGE`],
+    /// [`LEASE_ROWS`] rows have it, or it is `ended`, a lease that the store no longer has. `now` is in seconds since
+    /// 1970.
     pub(super) async fn session_lease(&self, now: u64, ended: Option<LeaseId>) -> Result<LeaseId, StoreError> {
         {
             let mut current = self.session_rows.lease();

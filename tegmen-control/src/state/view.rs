@@ -239,8 +239,8 @@ impl View {
         self.lease.is_none_or(|lease| lease.holds(now))
     }
 
-    /// Renews the lease from the time `since`. The caller has checked that the view has all changes that the store
-    /// acknowledged before `since`.
+    /// Lets the view count as current for the whole duration of [`Bounds::lease`](super::Bounds::lease) after the time
+    /// `since`. The caller has checked that the view has all changes that the store acknowledged before `since`.
     pub(super) fn renew(&mut self, since: std::time::Instant) {
         if let Some(lease) = &mut self.lease {
             lease.since = lease.since.max(since);
@@ -427,8 +427,8 @@ pub(super) struct Loading {
 }
 
 impl Loading {
-    /// Begins a view without rows. `at` is the revision of the store that the view will have. `lease` is given if other
-    /// servers also change the store.
+    /// Begins a view without rows. `at` is the revision of the store that the view will have. `lease` is the time for
+    /// which the view counts as current; `None` if no other server changes the store.
     pub(super) fn new(at: Revision, bounds: &Bounds, lease: Option<Lease>) -> Self {
         let view = View {
             at,

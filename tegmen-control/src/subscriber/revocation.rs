@@ -48,7 +48,9 @@ impl Introspector {
         }
     }
 
-    /// Ends the sessions whose keys are in `revoked`, and returns these sessions.
+    /// Ends the sessions that `revoked` revokes, and returns these sessions. `revoked` contains the hash of the token
+    /// with which the peer got the session; for a session without a token, it contains the hash of the session
+    /// identity.
     async fn end_of(&self, subscriber: &Arc<Server>, revoked: &BTreeSet<TokenHash>) -> Vec<server::Session> {
         if revoked.is_empty() {
             return Vec::new();

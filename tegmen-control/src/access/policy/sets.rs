@@ -1,30 +1,30 @@
 //! Sets of rule numbers. A rule covers a request if its number is in a set for the subject, in a set for the publisher,
 //! and in a set for the path. The search finds the lowest such number.
 
-/// Number of 64-bit words in a block.
+/// Number of 64-bit words in the bitmap of a block. A block is a range of 4096 consecutive rule numbers.
 const WORDS: usize = 64;
-/// Number of rule numbers in a block.
+/// Number of consecutive rule numbers in a block.
 const NUMBERS: u32 = 4096;
-/// Maximum number of words in the list of a block. The list has only the words that are not zero. If a block has more
-/// words that are not zero, the block stores all its 64 words instead.
+/// Maximum length of [`Words::Listed`]: the list of those 64-bit words of a block's bitmap that are not zero. If more
+/// words are not zero, the block stores all 64 words ([`Words::All`]).
 const LISTED: usize = 32;
 
 /// The index of a set in [`Sets`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SetId(u32);
 
-/// One bit for each number of a block.
+/// A bitmap with one bit for each of the 4096 rule numbers of a block.
 type Bits = [u64; WORDS];
 
-/// The numbers of one set in the range of one block.
+/// The rule numbers of one set that are in one block: a range of 4096 consecutive rule numbers.
 struct Block {
-    /// The first number of the block divided by [`NUMBERS`].
+    /// The first rule number of the block, divided by [`NUMBERS`].
     index: u32,
     words: Words,
 }
 
 enum Words {
-    /// The words that are not zero, each with its position in the block.
+    /// The words of the bitmap that are not zero, each with its index in the bitmap.
     Listed(Box<[(u8, u64)]>),
     All(Box<Bits>),
 }
@@ -81,8 +81,8 @@ impl Sets {
         SetId(self.sets.len().saturating_sub(1) as u32)
     }
 
-    /// Adds to `bits` the numbers of these sets that belong to the block `index`. Returns false if there are no such
-    /// numbers.
+    /// Sets a bit in `bits` for each rule number that is in one of these sets and in the block `index`. Returns false
+    /// if no set has a rule number in this block.
     fn union(&self, sets: &[SetId], index: u32, bits: &mut Bits) -> bool {
         let mut any = false;
         for set in sets {

@@ -37,7 +37,7 @@ pub enum NotAccepted {
     OfAnother,
     /// The subscriber already has the maximum number of identities.
     TooMany,
-    /// The table is full.
+    /// The table of accepted session identities is full.
     Full,
 }
 
