@@ -205,7 +205,8 @@ impl std::fmt::Debug for Tap {
     }
 }
 
-/// Returns the crypto provider of a client. The provider writes the key log to the file and to the tap in the settings.
+/// Returns the crypto provider of a client. The provider writes the key log to the file and to the [`Tap`] of the
+/// settings. A tap is a function that receives every datagram and every line of the key log.
 fn provider(config: &ClientConfig) -> std::io::Result<HostCrypto> {
     let mut crypto = HostCrypto::from_os()?;
     if let Some(file) = &config.log.key_log {
@@ -387,8 +388,8 @@ impl Session {
 
     /// Ends the session. A DTLS server receives a close_notify alert. If the settings store the session in a file, the
     /// server receives no alert, and the next client can continue the stored session. If the session has an OSCORE
-    /// context, the next sequence number of the context is stored. Requests that wait for a response, and later
-    /// requests of other clones, end with [`ClientError::Closed`].
+    /// context, the next sequence number of the context is stored. Requests that wait for a response end with
+    /// [`ClientError::Closed`]. Later requests over other clones of this session end with the same error.
     pub fn close(&self) {
         self.with(|connection| connection.close());
         self.with(|connection| connection.shut());
@@ -412,7 +413,8 @@ impl Session {
         TakenPlace { session: self.clone(), at }
     }
 
-    /// Waits until `ready` returns a value for the request at `place`. Returns `None` if the deadline passes first.
+    /// Waits until `ready` returns a value for a request. `place` has the index of this request in the table of waiting
+    /// requests. Returns `None` if the deadline passes first.
     async fn wait<T>(
         &self,
         place: &TakenPlace,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! alice/context.toml    IDs, secret, algorithm, rights: written once
-//! alice/numbers.toml    the numbers that may have been used: written before they are used
+//! alice/numbers.toml    the next sequence number: every lower one may have been used; written in advance
 //! ```
 //!
 //! A context can be open in only one process at a time. Before a context uses sequence numbers, it leases a range of
@@ -133,7 +133,7 @@ pub enum ContextError {
     Numbers {
         /// The directory.
         dir: String,
-        /// The reason why the numbers cannot be trusted.
+        /// The reason why the stored sequence numbers cannot be trusted.
         why: String,
     },
     /// The context is past the expiry date in its file.

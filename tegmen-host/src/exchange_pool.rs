@@ -38,8 +38,9 @@ const BUSY_SHARE: usize = 8;
 const OFTEN: u16 = 16;
 /// The replies that must be kept for one peer can take at most the whole pool divided by this number.
 const SHARE: usize = 8;
-/// Number of replies of each ring that one call of [`ExchangePool::expire_some`] may examine, in addition to twice the
-/// number of replies that were added since the previous call.
+/// One call of [`ExchangePool::expire_some`] examines at most this number of replies in each of the pool's three rings,
+/// plus twice the number of replies that were added since the previous call. A ring is a list of replies in the order
+/// of time.
 const EXPIRED_AT_ONCE: usize = 16;
 
 /// Returns a time in ticks of 1024 microseconds. The value wraps after 50 days.
@@ -87,7 +88,8 @@ pub struct PoolPeer {
     /// message.
     last_print: u32,
     last_message_id: u16,
-    /// The number of requests of the peer since the time `second`. This time is in ticks.
+    /// The number of requests that the peer sent since the time `second`, which is in ticks of 1024 microseconds. After
+    /// one second, `second` becomes the present time, and the count begins with 0 again.
     requests: u16,
     second: u32,
     /// The time, in ticks, at which the current period of EXCHANGE_LIFETIME began. `bytes` is the total length in bytes

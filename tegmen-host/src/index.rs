@@ -8,7 +8,8 @@ use tegmen_accel::prefetch;
 
 /// A map from the [`Tag`] of a path, a connection id or a reply to the position of an entry in a table.
 pub(crate) struct Index {
-    /// The slots. An empty slot is zero; any other slot contains the tag, and the position plus one.
+    /// The slots of the hash table. An empty slot is zero. Any other slot contains a [`Tag`], and the position of the
+    /// entry with this tag in its table, plus one.
     slots: Box<[u64]>,
     len: usize,
     keys: [u64; 6],

@@ -1,11 +1,11 @@
-//! Network prefixes. The places that unauthenticated peers take in a table are counted for each prefix, so that one
-//! prefix cannot take the places of all others.
+//! Network prefixes. For each prefix, the server counts the entries that unauthenticated peers occupy in a table or a
+//! queue of limited size. So the peers of one prefix cannot occupy all entries.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of counters. If there are more prefixes, several prefixes share one counter.
+/// Number of counters in [`Shares`]. If there are more prefixes, several prefixes share one counter.
 const PREFIXES: usize = 1 << 14;
 
 /// Returns the /24 prefix of an IPv4 address, or the /56 prefix of an IPv6 address, as a number.
@@ -16,8 +16,8 @@ pub(crate) fn of(ip: IpAddr) -> u64 {
     }
 }
 
-/// For each prefix, the number of places that its peers have in a table. The number of counters is fixed, and threads
-/// may share them.
+/// For each network prefix, the number of entries that its peers occupy in a table or a queue. The number of counters
+/// is fixed, and threads may share them.
 pub(crate) struct Shares {
     /// The hash function of the counters. It has secret keys, so that an attacker cannot choose addresses that share a
     /// counter with another peer.
@@ -34,17 +34,17 @@ impl Shares {
         &self.held[self.hasher.hash_one(of(ip)) as usize % PREFIXES]
     }
 
-    /// Returns the number of places that the prefix of `ip` has.
+    /// Returns the number of entries that peers with the network prefix of `ip` occupy in the table or queue.
     pub(crate) fn held(&self, ip: IpAddr) -> u32 {
         self.count(ip).load(Ordering::Relaxed)
     }
 
-    /// Counts one more place for the prefix of `ip`.
+    /// Counts one more entry of the table or queue for the network prefix of `ip`.
     pub(crate) fn take(&self, ip: IpAddr) {
         self.count(ip).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one place fewer for the prefix of `ip`.
+    /// Counts one entry of the table or queue fewer for the network prefix of `ip`.
     pub(crate) fn give_back(&self, ip: IpAddr) {
         self.count(ip).fetch_sub(1, Ordering::Relaxed);
     }

@@ -149,7 +149,7 @@ struct Set {
     version: u64,
 }
 
-/// The newest set, which all clones have to serve.
+/// The newest set of resources. All clones of a [`Resources`] must serve this set.
 struct Newest {
     version: AtomicU64,
     set: Mutex<Arc<Set>>,

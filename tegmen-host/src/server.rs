@@ -269,7 +269,8 @@ pub struct Totals {
     /// The counts of tickets and session ids that the server issued and accepted in the name of devices: see
     /// [`ServerConfig::delegate`]. Session ids that a device issues itself are not counted.
     pub devices: ResumptionCounters,
-    /// Signatures and decryptions for clients that had not proved an identity yet.
+    /// The counts of signatures and decryptions that the server makes in handshakes of clients which have not proved an
+    /// identity yet.
     pub signatures: Signatures,
     /// ClientHellos that the server dropped because they exceeded a limit of [`ServerSessions::hellos`].
     pub hellos_dropped: u64,

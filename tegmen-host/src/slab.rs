@@ -26,19 +26,19 @@ pub const BATCH: usize = 32;
 /// processor, if the cache has one megabyte.
 const SMALL: usize = 4096;
 
-/// Number of handshakes that one search for a free place examines. The next search begins after the last handshake that
-/// this search examined.
+/// If the maximum number of handshakes is in progress, the table searches for a handshake that a new one can replace.
+/// One search examines at most this number of handshakes. The next search begins after the last one of them.
 const LOOKED_AT: usize = 16;
-/// The age from which a handshake can lose its place in the table to a handshake from a network prefix that has fewer
-/// places. The handshake loses its place only if all places for handshakes are taken, and if its client has not
-/// answered the server's first flight. This age is longer than one second, which is the time after which a client
-/// repeats a lost flight.
+/// The age from which a new handshake can replace a handshake whose client has not answered the server's first flight.
+/// This happens only if the table has its maximum number of handshakes ([`Capacity::handshakes`]), and if the network
+/// prefix of the new handshake has fewer handshakes in the table. The age is longer than one second, which is the time
+/// after which a client repeats a lost flight.
 const SILENT: Duration = Duration::from_secs(2);
-/// The age that applies in place of [`SILENT`] to a handshake whose client has answered the server's first flight, and
-/// has not proved its key yet.
+/// The age from which a new handshake can replace a handshake whose client has answered the server's first flight, and
+/// has not proved its key yet. The other conditions are those of [`SILENT`].
 const UNPROVED: Duration = Duration::from_secs(8);
-/// A handshake that is older than [`SILENT`] or [`UNPROVED`] times this factor can lose its place to any other
-/// handshake.
+/// If a handshake is older than [`SILENT`] or [`UNPROVED`] times this factor, a new handshake from any network prefix
+/// can replace it.
 const FOR_ANYBODY: u32 = 4;
 
 /// Number of sessions that one search for a removable session compares. The search reads at most four times as many
@@ -119,10 +119,10 @@ pub struct Capacity {
     /// sessions. It finds the principal that has the most sessions in the sample, and removes the longest idle session
     /// of this principal. An unauthenticated peer never displaces an authenticated peer.
     pub peers: usize,
-    /// Maximum number of handshakes at the same time, in addition to the peers. Each handshake takes about 8 KiB. If
-    /// all places are taken, further ClientHellos get no answer until a place is free, and clients repeat them.
-    /// Handshakes of silent clients are removed first, beginning with network prefixes (/24, /56) that have many
-    /// places.
+    /// Maximum number of handshakes at the same time. They do not count as `peers`. Each handshake takes about 8 KiB.
+    /// At the maximum, a new handshake can replace the handshake of a silent client from a network prefix (/24, /56)
+    /// that has more handshakes. If there is no such handshake, the server does not answer the ClientHello, and the
+    /// client repeats it.
     pub handshakes: usize,
 }
 
@@ -139,7 +139,8 @@ pub struct Slab<A, const N: usize = BLOCK> {
     len: usize,
     /// Number of peers that are in a handshake.
     handshaking: usize,
-    /// Number of peers that were removed to make a place for others, since the last call of [`Self::take_displaced`].
+    /// Number of peers that authenticated peers displaced from the full table, since the last call of
+    /// [`Self::take_displaced`].
     displaced: u64,
     /// Index of the entry at which the last search for a removable session ended.
     hand: u32,
@@ -152,11 +153,11 @@ pub struct Slab<A, const N: usize = BLOCK> {
     /// a handshake, in the same order. Both lists can contain removed peers.
     handshake_order: VecDeque<PeerId>,
     stranger_order: VecDeque<PeerId>,
-    /// For each network prefix, the number of places for handshakes that peers with this prefix have.
+    /// For each network prefix, the number of handshakes in `handshakes` whose peers have this prefix.
     shares: Shares,
     /// The time at which the owner of the table last asked for peers whose timers had expired.
     now: Instant,
-    /// Connection ids, each with the index of its entry; [`NONE`] marks a free place.
+    /// Connection ids, each with the index of its peer's entry; [`NONE`] marks an unused element.
     ids: Vec<(u32, ConnectionIds)>,
     free_ids: Vec<u32>,
     by_id: Index,
@@ -271,8 +272,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
         }
     }
 
-    /// Frees a place for one more peer that is in no handshake. Returns true if a peer was removed, and false if a
-    /// place was free.
+    /// Makes sure that the table can take one more peer that is in no handshake. Returns true if a peer was removed for
+    /// this, and false if the table was not full.
     fn make_room(&mut self) -> Result<bool, TableFull> {
         if self.len - self.handshaking < self.capacity.peers {
             return Ok(false);
@@ -291,10 +292,10 @@ impl<A: Default, const N: usize> Slab<A, N> {
         false
     }
 
-    /// If the table is full, frees a place for a peer that has just been authenticated. First tries to remove an
+    /// Removes a peer from the full table, because the peer `new` has just been authenticated. First tries to remove an
     /// unauthenticated peer. If there is none, examines a sample of the entries, and removes the longest idle session
-    /// of the principal that has the most sessions in the sample. So a principal that begins many sessions cannot take
-    /// the places of all others.
+    /// of the principal that has the most sessions in the sample. So a principal that begins many sessions cannot
+    /// displace all other peers.
     fn displace_for(&mut self, new: PeerId) {
         if self.displace_stranger() {
             self.displaced += 1;
@@ -330,8 +331,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
         std::mem::take(&mut self.displaced)
     }
 
-    /// Returns the number of occupied places for handshakes. A handshake in progress has a place, and so has a
-    /// completed handshake whose last flight may have to be repeated.
+    /// Returns the number of handshakes in the table: those in progress, and completed ones whose last flight may have
+    /// to be repeated.
     pub fn handshakes(&self) -> usize {
         self.handshakes.len() - self.free_handshakes.len()
     }
@@ -340,21 +341,24 @@ impl<A: Default, const N: usize> Slab<A, N> {
         self.handshakes.get(entry.handshake as usize)?.as_deref()
     }
 
-    /// Returns the number of places for handshakes that peers with the network prefix of `path`'s remote address have.
+    /// Returns the number of handshakes in the table whose peers have the same network prefix as the remote address of
+    /// `path`.
     fn share_of(&self, path: &Path) -> u32 {
         self.shares.held(SocketAddr::from(path.remote).ip())
     }
 
-    /// Returns true if the handshake of an unauthenticated peer is old enough to lose its place to another handshake.
-    /// `mine` is the number of places that the network prefix of the other handshake has.
+    /// Returns true if a new handshake may replace `handshake`, the handshake of an unauthenticated peer. `mine` is the
+    /// number of handshakes from the network prefix of the new handshake.
     fn gives_way(&self, handshake: &HandshakeSlot, mine: u32) -> bool {
         let age = self.now.since(handshake.begun);
         let life = if handshake.state.is_unanswered() { SILENT } else { UNPROVED };
         age >= life && self.shares.held(handshake.remote) > mine || age >= life * FOR_ANYBODY
     }
 
-    /// Frees a place for one more handshake. Returns true if a peer was removed for this. Returns false if no peer had
-    /// to be removed: a place was free, or belonged to a completed handshake.
+    /// Makes sure that the table can take one more handshake, from the remote address of `path`. Returns true if
+    /// another peer in a handshake was removed for this. Returns false if no peer was removed: the table has fewer
+    /// handshakes than its maximum, or freed the memory of a completed handshake. Returns [`TableFull`] if no handshake
+    /// can be replaced.
     fn make_handshake_room(&mut self, path: &Path, rank: Rank) -> Result<bool, TableFull> {
         if self.handshakes() < self.capacity.handshakes {
             return Ok(false);

@@ -137,7 +137,8 @@ impl Shared {
     }
 }
 
-/// A remote, and the sockets that represent it at the server and at the device.
+/// A remote (a peer that sends datagrams to the gateway), and the gateway's two sockets for this remote: one to the
+/// delegation server and one to the device.
 struct Remote {
     known: Arc<Mutex<Known>>,
     server: Option<Upstream>,

@@ -11,8 +11,8 @@ use tegmen::oscore::UnprotectError;
 use tegmen::time::Instant;
 
 /// The state of the limit PROBING_RATE for each peer (RFC 7252, section 4.7): a peer that does not answer receives at
-/// most one byte a second. `heard` lists the peers that have sent a message, until the endpoint has noted this message
-/// for their sessions.
+/// most one byte a second. `heard` lists the peers that have just sent a message. The endpoint empties the list, and
+/// records for the session of each peer that its server is not silent.
 #[derive(Default)]
 pub(super) struct PeerPacing {
     /// The peers to which non-confirmable messages were sent, and from which no message came afterwards.

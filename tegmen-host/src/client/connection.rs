@@ -45,9 +45,9 @@ const IPV6_HEADER: u32 = 40;
 /// Minimum length of datagrams, in bytes. The client does not reduce the length below this value, even if the MTU of
 /// the path is smaller.
 const LEAST_MTU: u16 = 128;
-/// Minimum time between two retransmissions: the first one since the last datagram from the server, and the last one
-/// before the server counts as silent. After the last one the client waits for [`LAST_WAIT`]. If no datagram comes in
-/// this time, the server counts as silent, 8 to 11 seconds after the first transmission of the message.
+/// The client retransmits a message while no datagram comes from the server. When it retransmits at least this time
+/// after the first retransmission, it then waits for [`LAST_WAIT`]. If still no datagram comes, the server counts as
+/// silent, 8 to 11 seconds after the first transmission of the message.
 const BETWEEN_REPEATS: Duration = Duration::from_secs(4);
 const LAST_WAIT: Duration = Duration::from_secs(2);
 

@@ -39,9 +39,10 @@ pub(super) async fn drive(shared: Arc<Shared>) {
 
 /// The buffers for received datagrams.
 struct Buffers {
-    /// The buffer for sockets that are connected to one peer.
+    /// The buffer for sockets that are connected to one peer ([`Port::Connected`]).
     one: Vec<u8>,
-    /// The buffer for other sockets; `None` if there are no such sockets.
+    /// The buffer for sockets that receive datagrams from any peer ([`Port::Open`]); `None` until the endpoint reads
+    /// from such a socket.
     many: Option<Box<Inbound>>,
 }
 

@@ -360,7 +360,8 @@ pub(super) struct Members<F> {
     proved: HashMap<Principal, bool>,
     /// True if a member may execute the request twice.
     is_repeatable: bool,
-    /// The current round of an observation; `None` if the request does not register an observation.
+    /// The current round of an observation: the time from one registration, which the client sends to all members, to
+    /// the next one. `None` if the request does not register an observation.
     round: Option<Round>,
     on_reply: F,
 }

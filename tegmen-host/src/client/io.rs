@@ -100,8 +100,9 @@ pub(super) struct Io {
     pub(super) due: BinaryHeap<Reverse<(Instant, usize)>>,
     /// True if a datagram has to be sent at once.
     pub(super) is_due: bool,
-    /// The waker of the task that receives datagrams. `armed` is the time at which this task wakes by its timer.
+    /// The waker of the task that receives datagrams and handles timers.
     pub(super) driver: Option<Waker>,
+    /// The time at which the timer wakes the task of `driver`.
     pub(super) armed: Instant,
 }
 
@@ -186,7 +187,7 @@ impl Io {
         self.node.endpoint.peers.attached(peer)?.session
     }
 
-    /// True if this endpoint is the client in the association with the peer.
+    /// True if the peer is the server in its association with this endpoint.
     pub(super) fn is_server(&mut self, peer: PeerId) -> bool {
         self.node.endpoint.peers.peer(peer).is_some_and(|peer| peer.rank() == Rank::Ours)
     }

@@ -31,9 +31,9 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// Returns a round that begins now. Members respond to the registration within `wait`, and the next registration is
-    /// sent after `alive` at the latest. If the next registration is sent because the Max-Age of a response has passed,
-    /// `random` delays it by up to ten seconds.
+    /// Returns a round of an observation of a group. The client sends the registration to all members now. Members
+    /// respond within `wait`. The client sends the next registration after `alive` at the latest. If the next
+    /// registration is sent because the Max-Age of a response has passed, `random` delays it by up to ten seconds.
     pub(super) fn new(wait: Duration, alive: Option<Duration>, [random]: [u8; 1]) -> Self {
         let now = clock::now();
         let latest = alive.map_or(Instant::NEVER, |alive| now.after(alive));

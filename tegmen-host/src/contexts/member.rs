@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! lights/hall/context.toml    the group, this member's ID and keys, the other members and their rights: written once
-//! lights/hall/numbers.toml    the numbers that may have been used, in both modes; the windows of the others, after an orderly end
+//! lights/hall/numbers.toml    the next sequence number for both modes: every lower one may have been used; written in
+//!                             advance. If the program closed the context: also the replay windows of the other members
 //! ```
 //!
 //! The rules for the sequence numbers are the same as for a context between two endpoints: see

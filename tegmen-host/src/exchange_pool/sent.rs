@@ -1,12 +1,13 @@
-//! The exchanges that this end began. The messages are stored in cells of one size. A long message takes several cells.
+//! The exchanges that this end began. Their messages are stored in cells: pieces of memory of one size. A long message
+//! takes several cells.
 
 use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Busy, Outgoing, RequestId, Waiting};
 
 /// The index that marks the end of a list.
 pub(super) const NONE: u32 = u32::MAX;
-/// Number of bytes of a message that one cell contains. A cell also contains the index of the next cell, and so has the
-/// size of one cache line of the processor.
+/// Number of bytes of a message that one cell (a piece of memory of fixed size) contains. A cell also contains the
+/// index of the message's next cell, and so has the size of one cache line of the processor.
 const CELL: usize = 60;
 /// Number of slots in a block. A growing table adds a block and copies no slots.
 const BLOCK: usize = 256;
@@ -88,7 +89,8 @@ struct Sent {
 pub(super) struct SentMessages {
     exchanges: Slots<Sent>,
     cells: Slots<[u8; CELL]>,
-    /// Maximum number of bytes of all exchanges and all cells together.
+    /// Maximum number of bytes that all entries in `exchanges` and `cells` have together. A cell contains up to
+    /// [`CELL`] bytes of a message.
     limit: usize,
 }
 
@@ -165,7 +167,8 @@ impl SentMessages {
         Ok(())
     }
 
-    /// Frees the cells of a message that will not be sent again, and the slot of an exchange that has ended.
+    /// Frees the memory that the exchange `id` no longer needs: if it has ended, its entry in the table, and if its
+    /// message will not be sent again, the cells (pieces of memory) that contain the message.
     pub(super) fn settle(&mut self, first: &mut u32, id: RequestId) {
         let found = self.find(*first, |exchange| exchange.id == id).map(|exchange| exchange.waiting);
         match found {

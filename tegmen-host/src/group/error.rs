@@ -76,8 +76,8 @@ pub enum MembershipError {
         /// The number of the epoch that the controller gave.
         theirs: u16,
     },
-    /// The controller has admitted the member again after it gave the keys in this directory. So another directory or
-    /// program also has keys of this member.
+    /// The controller has admitted this member once more after it gave the keys in this directory. So another directory
+    /// or program also has keys of this member.
     #[error(
         "the controller has admitted this member of the group {group} again, so another directory or program has its keys, and \
          two would use the same nonces: end the other one and join again, or give each its own credentials"

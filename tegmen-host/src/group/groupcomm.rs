@@ -5,8 +5,9 @@
 //!
 //! ```text
 //! key:  1 GroupID   2 SenderID   3 cipher suite   4 secret of the epoch   5, 6 random bytes of client and server
-//!       7 the most SenderIDs   8 SenderIDs whose numbers begin with 0   9 identity of the group   10 address of the member
-//!       11 address of the group   12 its port   13 the algorithm of signatures in COSE, in a group with signatures
+//!       7 the number of SenderIDs that the group can have   8 SenderIDs of other members whose sequence numbers
+//!       begin with 0 in this epoch   9 identity of the group   10 address of the member   11 address of the group
+//!       12 port of the group   13 the algorithm of signatures in COSE, in a group with signatures
 //! mgt_key_material:  1 element of the hash chain   2 leaf   3 secrets from the leaf to the root   4 public key of the controller
 //! ```
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! hall/member.toml      the group, its controller, and the secrets of the newest epoch: written before they are used
-//! hall/numbers.toml     the numbers that may have been used in an epoch: written before they are used
+//! hall/numbers.toml     the next sequence number of an epoch: every lower one may have been used; written in advance
 //! hall/answered.toml    the members that answered requests
 //! hall/lock             held while a process uses the membership
 //! ```
@@ -174,10 +174,10 @@ impl Membership {
         if dir.join(MEMBER).exists() { lock(dir).map(drop) } else { Ok(()) }
     }
 
-    /// Opens a membership in a directory. If the previous process ended in order, it stored the next sequence number,
-    /// and the member continues at this number. After a crash or a power cut, the member skips all sequence numbers
-    /// that it had reserved on disk (its last lease). After each start the member no longer knows which requests of
-    /// other members it has received. So each other member has to prove that its requests are new.
+    /// Opens a membership in a directory. If the previous process closed the membership, it stored the next sequence
+    /// number, and the member continues at this number. After a crash or a power cut, the member skips all sequence
+    /// numbers that it had reserved on disk (its last lease). After each start the member no longer knows which
+    /// requests of other members it has received. So each other member has to prove that its requests are new.
     ///
     /// # Errors
     /// [`MembershipError::File`], also if the directory has no membership. [`MembershipError::Exposed`] or

@@ -19,13 +19,14 @@ impl Units {
         Self { bits: vec![0; Self::bytes_of(count)], count, len: 0 }
     }
 
-    /// Returns the number of bytes of a set for `count` units.
+    /// Returns the length in bytes of the bitmap of a set. The bitmap has one bit for each of the `count` units of an
+    /// image. A unit is a part of 64 bytes.
     pub(crate) const fn bytes_of(count: u32) -> usize {
         count.div_ceil(8) as usize
     }
 
-    /// Reads a set for `count` units from bytes that [`Self::bytes`] returned. Returns `None` if the number of bytes is
-    /// wrong.
+    /// Reads the bitmap `bits` of a set for an image with `count` units, which [`Self::bytes`] returned. Returns `None`
+    /// if the number of bytes is wrong.
     pub(crate) fn read(count: u32, bits: Vec<u8>) -> Option<Self> {
         if bits.len() != Self::bytes_of(count) {
             return None;

@@ -69,16 +69,18 @@ impl Answer {
         self.head().map_or(Duration::ZERO, |head| cache::max_age(&head))
     }
 
-    /// Calls `store` with the head of the response, and with the response in the form for the cache.
+    /// Calls `store` with two forms of the response: as a message without its payload, and as the bytes that the cache
+    /// stores.
     pub(super) fn store(&self, store: impl FnOnce(&MessageRef<'_>, &[u8]) -> bool) {
         if let Some(head) = self.head() {
             store(&head, &self.stored);
         }
     }
 
-    /// Calls `revalidate` with the head of a 2.03 response, and with a buffer. The 2.03 response means that a stored
-    /// response is valid again, and `revalidate` writes this stored response into the buffer. Returns the stored
-    /// response with the Max-Age of the 2.03 response. Returns `None` if `revalidate` returns false.
+    /// Calls `revalidate` with this response, which is a 2.03 response and is passed without its payload, and with a
+    /// buffer. The 2.03 response means that a stored response is valid again, and `revalidate` writes this stored
+    /// response into the buffer. Returns the stored response with the Max-Age of the 2.03 response. Returns `None` if
+    /// `revalidate` returns false.
     pub(super) fn revalidate(
         &self,
         longest: usize,

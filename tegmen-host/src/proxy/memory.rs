@@ -9,7 +9,7 @@ use tegmen::time::Instant;
 
 /// Bytes of a stored response in addition to its payload and its cache key.
 const OVERHEAD: usize = 256;
-/// An index that stands for no place, at the end of a chain. A place is the memory of one stored response.
+/// The index that marks the end of a chain. A chain is a doubly linked list of stored responses.
 const NONE: u32 = u32::MAX;
 
 /// The client that caused a response to be stored.
@@ -45,7 +45,7 @@ pub(super) struct Memory {
     places: Vec<Option<Place>>,
     free: Vec<u32>,
     by_key: HashMap<Arc<[u8]>, u32>,
-    /// The chain of all places (stored responses) in the order of their last use.
+    /// The chain (doubly linked list) of all stored responses in the order of their last use.
     used: Chain,
     owners: HashMap<Owner, Share>,
     resources: HashMap<Box<[u8]>, Chain>,
@@ -57,8 +57,8 @@ struct Place {
     owner: Owner,
     response: Box<[u8]>,
     until: Instant,
-    /// The neighbours of this stored response in the three chains that it belongs to. Each [`Kind`] of chain has one
-    /// element.
+    /// The neighbours of this stored response in the three chains (linked lists) that it belongs to. Each [`Kind`] of
+    /// chain has one element.
     links: [Links; 3],
 }
 
@@ -72,8 +72,9 @@ impl Place {
     }
 }
 
-/// The three chains that each place belongs to: the chain of all places in the order of their last use, the chain of
-/// the places that one client caused, and the chain of the places of one resource.
+/// The three kinds of chains (doubly linked lists) that each stored response belongs to: the chain of all responses in
+/// the order of their last use, the chain of the responses that one client requested, and the chain of the responses
+/// for one resource.
 #[derive(Clone, Copy)]
 enum Kind {
     Used,
@@ -81,7 +82,8 @@ enum Kind {
     Resource,
 }
 
-/// A chain of places (stored responses), by the indexes of its oldest and its newest place.
+/// A chain (a doubly linked list) of stored responses: the indexes of its oldest and of its newest response in
+/// `Memory::places`.
 #[derive(Clone, Copy)]
 struct Chain {
     oldest: u32,
@@ -92,14 +94,16 @@ impl Chain {
     const EMPTY: Self = Self { oldest: NONE, newest: NONE };
 }
 
-/// The indexes of the two neighbours of a place in one chain; [`NONE`] if there is no neighbour.
+/// The indexes of the two neighbours of a stored response in one chain (a doubly linked list); [`NONE`] if there is no
+/// neighbour.
 #[derive(Clone, Copy)]
 struct Links {
     older: u32,
     newer: u32,
 }
 
-/// The total number of bytes of the stored responses that one client caused, and the chain of these responses.
+/// The total number of bytes of the stored responses that one client requested, and the chain (linked list) of these
+/// responses.
 struct Share {
     bytes: usize,
     chain: Chain,
@@ -134,7 +138,7 @@ impl Memory {
         place.links.get_mut(kind as usize)
     }
 
-    /// Adds a place (a stored response) to a chain, as the newest place of the chain.
+    /// Adds a stored response to a chain (a linked list), as the newest response of the chain.
     fn join(&mut self, chain: &mut Chain, at: u32, kind: Kind) {
         let older = chain.newest;
         if let Some(links) = self.links(at, kind) {
@@ -147,7 +151,7 @@ impl Memory {
         chain.newest = at;
     }
 
-    /// Removes a place (a stored response) from a chain.
+    /// Removes a stored response from a chain (a linked list).
     fn leave(&mut self, chain: &mut Chain, at: u32, kind: Kind) {
         let Some(Links { older, newer }) = self.links(at, kind).copied() else { return };
         match self.links(older, kind) {
@@ -160,7 +164,7 @@ impl Memory {
         }
     }
 
-    /// Makes a place (a stored response) the newest place of the chain `used`, because the response was used now.
+    /// Makes a stored response the newest one of the chain (linked list) `used`, because the response was used now.
     fn use_now(&mut self, at: u32) {
         let mut used = self.used;
         if used.newest != at {

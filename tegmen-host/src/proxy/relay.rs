@@ -116,7 +116,8 @@ impl Relay {
     }
 }
 
-/// Ends an observation with the request that its client sent.
+/// Forwards the request with which a client cancels its observation (`upstream`) to the origin, and ends the
+/// observation there. Returns the response of the origin.
 async fn cancel(
     shared: &Shared,
     observation: Observation,

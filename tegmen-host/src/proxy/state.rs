@@ -23,8 +23,9 @@ pub struct ProxyCounts {
     pub joined: u64,
     /// Stored responses that their origin confirmed to be valid.
     pub revalidated: u64,
-    /// Requests that the proxy sent to the origin for only one client. Either no stored response may answer them, or
-    /// they may pass fewer proxies than an equal request that already waits.
+    /// Requests that the proxy sent to the origin for only one client, because other clients cannot get the same
+    /// response. There are two reasons: the response must not be stored, or an equal request already waits, but may
+    /// pass more proxies (Hop-Limit, RFC 8768).
     pub passed: u64,
     /// Requests to origins that failed. The client receives 5.02, 5.03 or 5.04.
     pub failed: u64,
@@ -153,7 +154,8 @@ impl State {
         found
     }
 
-    /// Returns the decision for a request that may pass `hops` further proxies.
+    /// Decides how the proxy handles a request that the cache does not answer: see [`Room`]. `key` is the cache key of
+    /// the request, and `hops` is the number of further proxies that the request may pass.
     pub(super) fn room(&self, key: &[u8], hops: u8) -> Room {
         let same = self.by_key.get(key).and_then(|id| Some((*id, self.fetches.get(id)?)));
         match same {

@@ -13,8 +13,8 @@ use tegmen::secret::Secret;
 /// The devices of a server.
 pub(super) struct Devices {
     pub(super) delegate: Arc<dyn Delegate>,
-    /// The credentials of the server, with which the server registers the peers of sessions in the name of devices as
-    /// principals.
+    /// The credentials of the server. They give a principal (a number) to each peer of a session that the server opens
+    /// in the name of a device.
     pub(super) credentials: Credentials,
     pub(super) counts: Counts,
 }
@@ -32,8 +32,9 @@ impl Devices {
         found.map(|found| found.session)
     }
 
-    /// Registers the peer of a session at the server. Returns the session with the principal of this registration, in
-    /// place of the number that the [`Delegate`] chose.
+    /// Registers the peer of a session in the credentials of the server. Returns the session. Its principal is now the
+    /// number that the credentials gave to the peer, and no longer the number that the [`Delegate`] chose for the
+    /// session.
     fn found(&self, device: u32, Delegated { session, peer, renew }: Delegated) -> Found {
         let principal = self.credentials.delegated_as(&peer, device, session.principal.0);
         Found { session: SessionState { principal, ..session }, renew }
@@ -51,10 +52,10 @@ impl Devices {
         self.delegate.remember(device, proved(&peer), id, &session);
     }
 
-    /// Returns two values about a session. The first is the name of its peer, with the expiry time of the peer's
-    /// certificate. The second is the session for the [`Delegate`]. The principal of this second session is the number
-    /// that the [`Delegate`] chose. In `session` the principal can be another number, with which [`Self::found`]
-    /// replaced the chosen number.
+    /// Returns two values. The first is the name of the session's peer, with the expiry time of the peer's certificate.
+    /// The second is a copy of `session` for the [`Delegate`]. If [`Self::found`] has replaced the principal of the
+    /// session, the copy has the number again that the [`Delegate`] chose. Otherwise the copy has the principal of
+    /// `session`.
     fn peer_of(&self, session: &SessionState) -> (Option<Named>, SessionState) {
         let delegated = self.credentials.delegated(session.principal);
         let principal = delegated.map_or(session.principal, |(_, number)| Principal(number));

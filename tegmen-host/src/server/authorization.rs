@@ -107,7 +107,8 @@ pub(crate) struct Deciding {
     hosts: VirtualHosts,
     /// The number that identifies the newest authorization.
     last: Cell<u64>,
-    /// The number of the authorization that the policy took for the last request; `None` if the policy took none.
+    /// The number of the [`Authorization`] that the policy took from [`Later`] in order to decide on the last request
+    /// later; `None` if the policy took no authorization.
     taken: Cell<Option<u64>>,
 }
 
@@ -119,9 +120,9 @@ impl Deciding {
         Self { policy, commands, hosts, last: Cell::new(FIRST), taken: Cell::new(None) }
     }
 
-    /// Returns the number of the authorization for an undecided request. If the policy took no authorization, returns a
-    /// new number that nobody uses. No decision then comes, and the server answers the request with 5.03 after the time
-    /// limit.
+    /// Returns the number of the [`Authorization`] with which the policy decides on an undecided request later. If the
+    /// policy took no authorization, returns a new number that nobody uses. No decision then comes, and the server
+    /// answers the request with 5.03 after the time limit.
     pub(crate) fn take_number(&self) -> u64 {
         self.taken.take().unwrap_or_else(|| {
             self.last.set(self.last.get() + 1);

@@ -71,17 +71,18 @@ impl Ledger {
     }
 }
 
-/// The bytes of a [`Ledger`] that one peer or transfer has taken.
+/// The bytes that one peer or one transfer has reserved in a [`Ledger`], which limits the bytes of all bodies together.
 #[derive(Debug)]
 pub(crate) struct Share {
     ledger: Arc<Ledger>,
     amount: usize,
-    /// The maximum number of bytes that all shares together have after this share grows.
+    /// This share may grow only if all shares of the ledger together then have at most this number of bytes.
     limit: usize,
 }
 
 impl Share {
-    /// Takes `amount` more bytes. Returns false if the ledger is exhausted.
+    /// Reserves `amount` more bytes in the ledger. Returns false, and reserves nothing, if all shares together would
+    /// exceed `limit`.
     fn grow(&mut self, amount: usize) -> bool {
         let used = self.ledger.used.fetch_add(amount, Ordering::Relaxed);
         if used.saturating_add(amount) > self.limit {
@@ -138,7 +139,8 @@ pub(crate) struct ServerBodies {
     by_peer: PerPeer<Transfers>,
     /// A buffer for the response that a handler writes.
     space: Vec<u8>,
-    /// The flag that is set to true when the ledger refuses memory for a body.
+    /// The flag that is set to true when a body gets no memory, because the bodies of all peers have reached the limit
+    /// of the [`Ledger`].
     refused: Arc<AtomicBool>,
 }
 
@@ -154,7 +156,8 @@ impl ServerBodies {
         self.limit = limit;
     }
 
-    /// Returns the ledger, and the flag that is set to true when the ledger refuses memory for a body.
+    /// Returns the [`Ledger`], and the flag that is set to true when a body gets no memory because of the limit of the
+    /// ledger.
     pub(super) fn ledger(&self) -> (Arc<Ledger>, Arc<AtomicBool>) {
         (self.ledger.clone(), self.refused.clone())
     }

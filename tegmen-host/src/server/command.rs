@@ -45,7 +45,7 @@ pub(crate) enum Command {
     Leased {
         peer: PeerId,
         end: u32,
-        /// The error if the numbers could not be reserved.
+        /// An error if the database could not reserve the record numbers below `end`.
         result: Result<(), String>,
     },
 }

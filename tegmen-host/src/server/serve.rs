@@ -54,7 +54,8 @@ pub(crate) struct CoapServer<A> {
     pub(super) memberships: Memberships,
     /// The ledger, which counts the bytes that bodies of requests and responses take in memory. All shards share it.
     pub(super) bodies: Arc<Ledger>,
-    /// The flag that the store of bodies sets to true when the ledger refuses memory.
+    /// The flag that is set to true when a body gets no memory, because all bodies together have reached the limit of
+    /// the ledger `bodies`.
     pub(super) bodies_refused: Arc<AtomicBool>,
     /// The number of answered requests.
     pub(super) requests: u64,

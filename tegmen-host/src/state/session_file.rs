@@ -75,8 +75,8 @@ impl SessionFile {
         self.go_to(end, None)
     }
 
-    /// Stores the next number and the replay window of the session before the process ends in order. Call this after
-    /// the last record of the session.
+    /// Stores the next record number and the replay window of the session before the process ends properly. Call this
+    /// after the last record of the session.
     ///
     /// # Errors
     /// [`StateError::File`].

@@ -4,9 +4,9 @@
 //! (the lease of the session). The database contains the end of the lease: the session may use only record numbers
 //! below this end. At the start of the server, stored sessions wait in memory until a peer sends a record. The server
 //! finds such a session by the path or the connection id of the record. At its start the server has already reserved
-//! new numbers for each session, so restoring a session costs no write. If the server ended in order, it stored the
-//! next number and the replay window of each session, and the session continues there. After a crash or a power cut, a
-//! session continues after its lease, and its replay window is lost.
+//! new numbers for each session, so restoring a session costs no write. If the server was stopped properly, it stored
+//! the next record number and the replay window of each session, and the session continues there. After a crash or a
+//! power cut, a session continues after its lease, and its replay window is lost.
 
 use crate::digest::{Digest, sha256};
 use crate::hex::{from_hex, to_hex};
@@ -47,9 +47,9 @@ pub struct With {
     pub remote: SocketAddr,
     /// The identity of the peer.
     pub identity: String,
-    /// True if the credentials file has the identity; the file then defines the rights of the peer.
+    /// True if the credentials file contains `identity`. The file then defines the rights of the peer.
     pub listed: bool,
-    /// The rights of the peer if it is not listed; `None` allows everything.
+    /// The rights of a peer whose identity is not in the credentials file; `None` allows everything.
     pub allow: Option<Vec<String>>,
     /// The [`Sessions::fingerprint`] of the peer's key in the credentials file. The fingerprint changes if the file
     /// gets another key for the same identity. `None` if the peer proved no key of the file.
@@ -204,7 +204,7 @@ impl Sessions {
         self.database.change(Change::Remove(name.text()), None);
     }
 
-    /// Stores the next number and the replay window of a session before the server ends in order. Call this after the
+    /// Stores the next record number and the replay window of a session. Call this when the server stops, after the
     /// session has sent and received its last record.
     pub fn park(&self, name: SessionName, session: &Session) {
         let (next, window) = session.position();

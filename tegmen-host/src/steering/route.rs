@@ -67,7 +67,7 @@ enum Front {
     ServerHello,
     /// A fatal alert in clear, which ends a handshake (RFC 5246, section 7.2).
     Refusal,
-    /// Another message, or a protected message.
+    /// Any other datagram: for example a protected record, a later handshake message, or an alert that is not fatal.
     Other,
 }
 

@@ -288,8 +288,8 @@ impl Engine {
 }
 
 impl Connection<'_> {
-    /// True if the peer took the client role in a handshake with this endpoint, but did not prove that it is the
-    /// expected server.
+    /// True for a session that both ends opened at the same time, if the peer has the client role in it, and has not
+    /// proved that it is the server that this endpoint expects.
     pub(super) fn is_unproved(&mut self) -> bool {
         let peer = self.io.node.endpoint.peers.peer(self.entry.peer);
         peer.is_some_and(|peer| peer.rank() == Rank::OursAsServer) && !self.entry.is_proved

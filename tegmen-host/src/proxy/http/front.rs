@@ -74,13 +74,13 @@ pub async fn serve(listener: TcpListener, front: HttpFront) {
     }
 }
 
-/// The places for connections, with the number of current connections from each address.
+/// The limits of the number of HTTP connections: all connections together, and the connections from each IP address.
 struct Places {
     all: Arc<Semaphore>,
     by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// The place of a connection. Dropping this value frees the place.
+/// Counts one open HTTP connection against the limits of [`Places`]. Dropping this value ends the count.
 struct Place {
     _one: OwnedSemaphorePermit,
     address: IpAddr,
@@ -88,7 +88,8 @@ struct Place {
 }
 
 impl Places {
-    /// Returns a place for a connection; `None` if its address has too many connections.
+    /// Counts one more connection from `address`. `one` is its permit from the semaphore for all connections. Returns
+    /// `None` if the address already has its maximum number of connections.
     fn take(&self, one: OwnedSemaphorePermit, address: IpAddr) -> Option<Place> {
         let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = by_address.entry(address).or_default();
