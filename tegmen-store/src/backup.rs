@@ -1,4 +1,5 @@
-//! Backups of a database. A backup is a consistent copy. A database that is restored from a backup repeats no number.
+//! Backups of a database. A backup is a consistent copy. After a restore from a backup, no sequence number, no epoch
+//! and no revision is used a second time.
 //!
 //! ```text
 //! tegmen backup 1                  the format
@@ -10,11 +11,13 @@
 //!                                  an empty line, and the database
 //! ```
 //!
-//! A backup does not record the numbers that are used later. So [`restore`] moves each [`Number`](crate::store::Number)
-//! to the highest value that its pace allows at the time of the restore, and moves the revisions in the same way. It
-//! deletes the sessions and the numbers of contexts. [`Database::was_recovered`] then returns true. A context without a
-//! row then begins above every number that it can have used at its maximum pace. The restore also deletes the history,
-//! so each [`Watch`](crate::Watch) fails with [`StoreError::Compacted`](crate::StoreError::Compacted).
+//! A backup does not record the numbers that are used after it was made. So [`restore`] increases each
+//! [`Number`](crate::store::Number) to the highest value that it can have reached until the restore. Each number has a
+//! pace, which is its maximum increase in a day. The restore increases the revisions in the same way. It deletes the
+//! sessions, and the sequence numbers of OSCORE contexts. [`Database::was_recovered`] then returns true. A context
+//! without stored sequence numbers then begins above every sequence number that it can have used at its maximum pace.
+//! The restore also deletes the history, so each [`Watch`](crate::Watch) fails with
+//! [`StoreError::Compacted`](crate::StoreError::Compacted).
 //!
 //! All changes after the time of the backup are lost. This includes revocations.
 

@@ -64,10 +64,10 @@ struct Shared {
 
 /// A change of one row.
 pub enum Change {
-    /// Writes a row with this name and these numbers.
+    /// Writes a row with this name and this record of sequence numbers.
     Put(String, Numbers),
-    /// Sets the next number and the replay window in the row of this name. All other fields of the row keep their
-    /// values. If no row has this name, nothing changes.
+    /// Sets the next sequence number and the replay window in the row of this name. All other fields of the row keep
+    /// their values. If no row has this name, nothing changes.
     Move(String, u64, Option<[u64; 2]>),
     /// Removes the row of this name.
     Remove(String),
@@ -83,7 +83,8 @@ pub struct Options {
     pub sealing: Option<Arc<dyn Keeper>>,
     /// Clock that measures the leases of rows: the time since any fixed instant. This clock never goes back.
     pub monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
-    /// Clock that limits how fast numbers may increase: milliseconds since 1970.
+    /// Clock that returns the milliseconds since 1970. It limits how fast each [`Number`](crate::store::Number) and the
+    /// revisions may increase.
     pub wall: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// The file system that holds the database.
     pub files: Arc<dyn Files>,
@@ -265,9 +266,9 @@ impl Drop for Shared {
     }
 }
 
-/// Returns the current time in milliseconds since 1970, if the clock is set. A recovery and a restore need this time to
-/// compute the highest number that may have been used. They can compute it, because a number increases by at most its
-/// pace in a day.
+/// Returns the current time in milliseconds since 1970, if the clock is set. A recovery and a restore need this time:
+/// they compute the highest sequence number and the highest revision that may have been used. Each of these numbers
+/// increases by at most a fixed amount in a day, its pace.
 ///
 /// # Errors
 /// [`StateError::Untrusted`] if the clock is not set.

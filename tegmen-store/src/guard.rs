@@ -1,4 +1,5 @@
-//! The key file beside a database or beside a file of numbers, and the lock on the key file.
+//! The key file of a database or of the file of one stored session. The key file is in the same directory, and a lock
+//! on it lets only one process use the database or the session.
 
 use crate::StateError;
 use crate::files::{beside, sync_directory};
@@ -11,8 +12,8 @@ use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::private;
 use tegmen_base::secret::Secret;
 
-/// The key that encrypts sessions, and the lock on the key file. The key file is beside a database or beside a file of
-/// numbers. The key is generated once.
+/// The key that encrypts stored sessions, and the lock on the file with this key. The key file is in the directory of a
+/// database, or of the file of one stored session. The key is generated once.
 pub struct Guard {
     key: Secret<KEY_LEN>,
     _lock: Locked,

@@ -10,20 +10,21 @@ use std::path::Path;
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::private;
 
-/// The count of numbers in one lease. A lease is a range of numbers that a process may use. A power cut skips at most
-/// this count of unused numbers.
+/// The count of sequence numbers in one lease. A lease is a range of sequence numbers that a process has reserved and
+/// may use. After a power cut, at most this count of unused numbers is skipped.
 pub const LEASE: u64 = 1024;
 
-/// The record of the numbers of one context or session. A file or a row of a database stores this record.
+/// The record of the sequence numbers of one OSCORE context, group membership or session. A file or a row of a database
+/// stores this record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Numbers {
-    /// Every number below this one may have been used.
+    /// The next sequence number: every lower sequence number may have been used.
     pub next: u64,
-    /// The replay window of the numbers that the other endpoint has used; `None` if it is not known. The window is
-    /// stored only when the program closes the context. After a crash or a power cut it is not known.
+    /// The replay window of the sequence numbers that the other endpoint has used; `None` if it is not known. The
+    /// window is stored only when the program closes the context. After a crash or a power cut it is not known.
     pub window: Option<[u64; 2]>,
-    /// The time at which the numbers were written to the file, in seconds since 1970; 0 before the first use.
+    /// The time at which the record was written to the file, in seconds since 1970; 0 before the first use.
     pub written: u64,
     /// The identity of this file. A copy of the file has another identity. `None` before the first use of the context,
     /// so that the file of a new context can be moved to another machine.
@@ -41,8 +42,8 @@ pub struct Numbers {
     /// arrived.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub with: String,
-    /// True if the numbers moved into a [`Database`](crate::Database), so that the numbers in this file are no longer
-    /// valid.
+    /// True if the record moved into a [`Database`](crate::Database), so that the sequence numbers in this file are no
+    /// longer valid.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_database: bool,
     /// The checksum of all other fields. The checksum detects a file that was cut short.

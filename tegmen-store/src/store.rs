@@ -32,14 +32,14 @@ pub struct LeaseId(pub u64);
 
 /// A number that only increases, for nonces and epochs.
 ///
-/// The pace limits the number: T days after the row was made, the number has increased by at most (T + 1) × pace.
-/// The restore of a backup relies on this limit. The restore moves the number above all values that the pace allowed
-/// until now. So the restore repeats no number, even if the backup is old.
+/// The pace limits the number: T days after the row was made, the number has increased by at most (T + 1) × pace. The
+/// restore of a backup relies on this limit. The restore increases the number above all values that the pace allowed
+/// until now. So no value is used a second time after the restore, even if the backup is old.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Number {
-    /// Every number below this one may have been used.
+    /// The present value of the number. Every lower value may have been used.
     pub next: u64,
-    /// The maximum increase in a day, at least one. The pace of a row never changes.
+    /// The maximum amount by which `next` increases in a day. The pace is 1 or more, and never changes in a row.
     pub pace: u64,
 }
 
@@ -50,7 +50,7 @@ pub enum Value {
     Plain(Vec<u8>),
     /// Bytes that are stored encrypted.
     Secret(Zeroizing<Vec<u8>>),
-    /// A number that only increases.
+    /// A [`Number`]: a value that only increases, and at most by its pace in a day.
     Number(Number),
 }
 
@@ -326,14 +326,14 @@ pub enum StoreError {
     /// The lease has ended.
     #[error("lease {} has ended: ask for another one, and write its rows again", .0.0)]
     LeaseEnded(LeaseId),
-    /// A number would stay the same or decrease, a row would change between a number and another kind of value, or a
-    /// pace would change.
+    /// A transaction would break a rule for rows with a [`Number`]: the number would stay the same or decrease, its
+    /// pace (its maximum increase in a day) would change, or another kind of value would replace the number.
     #[error("the number of {} only goes forward, at the pace that it was made with: read it and try again", name(.key))]
     NotForward {
         /// The key of the number.
         key: Vec<u8>,
     },
-    /// A number would increase faster than its pace allows.
+    /// A transaction would increase a [`Number`] faster than its pace (its maximum increase in a day) allows.
     #[error("the number of {} would move faster than its pace allows: wait, or set the clock", name(.key))]
     TooFast {
         /// The key of the number.

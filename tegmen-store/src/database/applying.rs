@@ -19,7 +19,8 @@ pub(super) struct Applying<'w> {
     /// The versions of rows that the batch wrote.
     pub(super) written: Vec<Version>,
     pub(super) granted: Vec<(LeaseId, Duration)>,
-    /// True if the batch increases a number. From then on, an older copy of the database must be refused.
+    /// True if the batch writes a [`Number`](crate::store::Number), for example an epoch. An older copy of the database
+    /// would use values of this number a second time, so an older copy must be refused after the batch.
     pub(super) moves: bool,
     /// The lease whose existence was checked last, to avoid a second query.
     pub(super) lease: Option<LeaseId>,

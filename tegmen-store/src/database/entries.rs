@@ -78,8 +78,8 @@ impl Version {
         Ok(Self { key: key.to_owned(), revision, kind, value, created: revision, lease: None })
     }
 
-    /// Returns the number and the time at which it was made, in milliseconds since 1970. Returns `None` if the value is
-    /// no number.
+    /// Returns the [`Number`] in this version, and the time from which its pace counts, in milliseconds since 1970. The
+    /// pace is the maximum increase of the number in a day. Returns `None` if the value is no number.
     pub(super) fn number(&self) -> Option<(Number, u64)> {
         if self.kind == NUMBER { pace::decode(&self.value) } else { None }
     }
@@ -135,7 +135,8 @@ pub(super) struct Current {
     pub(super) revision: u64,
     /// The revision that made the row.
     pub(super) created: u64,
-    /// The number in the row and the time at which it was made, as [`Version::number`] returns them.
+    /// If the value of the row is a [`Number`]: this number, and the time from which its pace counts. See
+    /// [`Version::number`].
     pub(super) number: Option<(Number, u64)>,
 }
 

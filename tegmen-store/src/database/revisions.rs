@@ -12,24 +12,23 @@ pub(super) const ORIGIN: u64 = 1_767_225_600_000;
 /// microsecond.
 const PACE: u64 = clock::DAY * 1000;
 
-/// The newest revision, and its lease: the range of revisions that this process may use.
+/// The newest revision, and the range of revisions that this process has reserved and may use (its lease).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Revisions {
     /// The newest revision. This revision and all lower revisions may have been used.
     newest: u64,
-    /// The last revision that this process may use before it begins another lease. The database stores this value
-    /// durably.
+    /// The last revision of the range that this process has reserved. The database stores this value durably.
     end: u64,
-    /// The value of `end` after the transaction in progress. It differs from `end` only if the transaction begins
-    /// another lease.
+    /// The last revision of the reserved range after the transaction in progress. It differs from `end` only if the
+    /// transaction reserves another range of [`REVISIONS`] revisions.
     pub(super) wanted_end: u64,
     /// The oldest revision that can be read.
     pub(super) compacted: u64,
 }
 
 impl Revisions {
-    /// Returns the state with which the program starts. `end` is the durable end of the previous lease. The first
-    /// transaction begins another lease.
+    /// Returns the state with which the program starts. `end` is the last revision that an earlier process reserved, as
+    /// the database stores it. The first transaction reserves another range of revisions.
     pub(super) fn after(end: u64, compacted: u64) -> Self {
         Self { newest: end, end, wanted_end: end.saturating_add(REVISIONS), compacted }
     }
@@ -39,13 +38,14 @@ impl Revisions {
         Revision(self.newest)
     }
 
-    /// Returns true if the transaction in progress begins another lease.
+    /// Returns true if the transaction in progress reserves another range of revisions, because it uses a revision
+    /// above `end`.
     pub(super) const fn moves(&self) -> bool {
         self.wanted_end > self.end
     }
 
-    /// Takes the next revision, and returns it. A failed transaction does not return its revision, so no revision is
-    /// used twice.
+    /// Returns the next unused revision, for the transaction in progress. If the transaction fails, its revision counts
+    /// as used, so no revision is used twice.
     pub(super) fn take(&mut self) -> u64 {
         self.newest = self.newest.saturating_add(1);
         if self.newest > self.wanted_end {

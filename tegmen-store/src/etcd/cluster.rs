@@ -131,8 +131,8 @@ impl Cluster {
         Ok(left.map_err(unavailable)?.ttl.0 == 0)
     }
 
-    /// Converts the fault of a request to the error of a call. Asks the cluster for the oldest or the newest revision,
-    /// if the error contains this revision.
+    /// Converts the fault of a request to the error of a call. [`StoreError::Compacted`] contains the oldest revision,
+    /// and [`StoreError::NotYet`] contains the newest one. For these two errors, asks the cluster for this revision.
     pub(super) async fn error(&self, fault: Fault) -> StoreError {
         let known = match &fault {
             Fault::Refused(why) if why.contains(COMPACTED) => {

@@ -1,15 +1,17 @@
-//! The encoding of numbers in rows, and the two rules for these numbers. A number only increases, and it does not
-//! increase faster than its pace.
+//! The encoding of each [`Number`] in its row, and the two rules for a number. A number only increases, and it does not
+//! increase faster than its pace, which is its maximum increase in a day.
 
 use super::{Number, Put, StoreError, Value};
 use crate::clock::{DAY, allowed};
 
-/// Checks the row `put` before the store writes this row. `before` contains the current number in the row, and the time
-/// at which this number was made; `None` if there is no number. Returns the time at which the number in `put` was made;
-/// 0 if `put` has no number. All times, also `now`, are in milliseconds since 1970.
+/// Checks the row `put` before the store writes this row. `before` contains the current [`Number`] in the row, and the
+/// time from which its pace counts; `None` if the row has no number. Returns the time from which the pace of the number
+/// in `put` counts; 0 if `put` has no number. All times, also `now`, are in milliseconds since 1970.
 ///
 /// # Errors
-/// [`StoreError::NotForward`] if the number does not increase or its pace changes, or [`StoreError::TooFast`].
+/// [`StoreError::NotForward`] if the number does not increase, if its pace (its maximum increase in a day) changes, or
+/// if another kind of value replaces the number. [`StoreError::TooFast`] if the number increases faster than its pace
+/// allows.
 pub(crate) fn since(put: &Put, before: Option<(Number, u64)>, now: u64) -> Result<u64, StoreError> {
     let not_forward = || StoreError::NotForward { key: put.key.clone() };
     match (&put.value, before) {
@@ -26,8 +28,8 @@ pub(crate) fn since(put: &Put, before: Option<(Number, u64)>, now: u64) -> Resul
     }
 }
 
-/// Encodes a [`Number`] as the value of a row. The value has three parts of 8 bytes: the fields `next` and `pace` of the
-/// number, and `since`, the time at which the number was made.
+/// Encodes a [`Number`] as the value of a row. The value has three parts of 8 bytes: the fields `next` and `pace` of
+/// the number, and `since`, the time from which its pace counts, in milliseconds since 1970.
 pub(crate) fn encode(number: Number, since: u64) -> [u8; 24] {
     let mut bytes = [0; 24];
     bytes.as_chunks_mut().0.copy_from_slice(&[number.next, number.pace, since].map(u64::to_be_bytes));
@@ -41,9 +43,10 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Number, u64)> {
     Some((Number { next, pace }, since))
 }
 
-/// Returns the time at which a new number counts as made, in milliseconds since 1970. The row of the number stores this
-/// time. A number that does not begin with 0 was used elsewhere before. For such a number the time is in the past: so
-/// far before `now` that the pace of the number allows `next` at `now`.
+/// Returns the time from which the pace of a new [`Number`] counts, in milliseconds since 1970. The pace is the maximum
+/// increase in a day, and the row of the number stores this time. For a number whose `next` is 0, the time is `now`. A
+/// number with a higher `next` was used elsewhere before. The function then returns the time in the past from which the
+/// number, at its maximum pace, would have increased from 0 to `next` until `now`.
 fn made_at(number: &Number, now: u64) -> u64 {
     let used = u128::from(number.next).saturating_mul(DAY.into()).checked_div(number.pace.into()).unwrap_or(0);
     now.saturating_sub(u64::try_from(used).unwrap_or(u64::MAX))
