@@ -28,13 +28,14 @@ pub(crate) struct Admission<const REFUSED: usize> {
 }
 
 impl<const REFUSED: usize> Admission<REFUSED> {
-    /// Creates the state before the list is [loaded](Self::load) and the time is known.
+    /// Returns the state of a device that has just started: it has not [loaded](Self::load) its list of refused
+    /// connections yet, and does not know the present time.
     pub(crate) const fn new() -> Self {
         Self { refused: [0; REFUSED], len: 0, kept_len: 0, time: None, refusals: Refusals([0; 6]) }
     }
 
-    /// Replaces the list of refused connections by the list in the memory of the device. `load` writes the list and
-    /// returns its length.
+    /// Replaces the list of refused connections by the list in the persistent [`Memory`](crate::Memory) of the device.
+    /// `load` writes the list into the given slice, and returns its length.
     pub(crate) fn load<E>(&mut self, load: impl FnOnce(&mut [u32]) -> Result<usize, E>) -> Result<(), E> {
         self.clear();
         self.len = load(&mut self.refused)?;
@@ -53,7 +54,7 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         Some(time.saturating_add(seconds(now, learned)))
     }
 
-    /// Removes all connections from the list.
+    /// Removes all connections from the list of refused connections.
     pub(crate) const fn clear(&mut self) {
         (self.refused, self.len, self.kept_len) = ([FREE; REFUSED], 0, 0);
     }
@@ -63,7 +64,7 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         self.len
     }
 
-    /// True if the list contains this connection.
+    /// True if the list of refused connections contains the connection `number`.
     #[inline(never)]
     pub(crate) fn is_refused(&self, number: u32) -> bool {
         // `contains` compares several numbers at once, and needs more code. The number `FREE` counts as refused, so
@@ -71,7 +72,8 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         self.refused.iter().find(|refused| **refused == number || **refused == FREE) == Some(&number)
     }
 
-    /// Adds a connection to the list, unless the list contains it already. Returns false if the list is full.
+    /// Adds the connection `number` to the list of refused connections, unless the list contains it already. Returns
+    /// false if the list is full.
     pub(crate) fn refuse(&mut self, number: u32) -> bool {
         if self.is_refused(number) {
             return true;
@@ -82,7 +84,8 @@ impl<const REFUSED: usize> Admission<REFUSED> {
         true
     }
 
-    /// Calls `keep` for each connection of the list that the memory of the device does not hold yet.
+    /// Calls `keep` for each refused connection that the persistent [`Memory`](crate::Memory) of the device does not
+    /// contain yet.
     pub(crate) fn keep<E>(&mut self, mut keep: impl FnMut(u32) -> Result<(), E>) -> Result<(), E> {
         while self.kept_len < self.len {
             let Some(number) = self.refused.get(self.kept_len) else { break };

@@ -152,7 +152,8 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         Ok(())
     }
 
-    /// Takes the right to answer the request that was last passed to [`Self::handle`].
+    /// Stores the right to send a response to the request that was last passed to [`Self::handle`]. `request` contains
+    /// this right, because [`Self::handle`] has deferred the response.
     pub fn on_deferred(&mut self, request: DeferredRequest<'_, X>) {
         if let Some(asked) = &mut self.asked
             && asked.right.is_none()

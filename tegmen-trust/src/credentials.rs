@@ -355,16 +355,17 @@ impl Credentials {
         })
     }
 
-    /// Keeps the number of a peer for a session, until the returned value is dropped with the session. The number of a
-    /// peer with a certificate, a raw public key or a [delegated](Self::delegated_as) session is removed after the last
-    /// session of the peer. Returns `None` for other peers, whose numbers do not depend on sessions.
+    /// Keeps a peer registered under its principal, which is the number that identifies the peer, while a session of
+    /// the peer exists. The caller drops the returned value when the session ends. A peer with a certificate, a raw
+    /// public key or a [delegated](Self::delegated_as) session is removed after its last session. Returns `None` for
+    /// other peers, whose principals do not depend on sessions.
     pub fn hold(&self, principal: Principal) -> Option<Held> {
         let ends = self.read(|shared| shared.principals.ends_with_sessions(principal));
         if ends { self.write(|shared| shared.principals.hold(principal, &self.shared)) } else { None }
     }
 
-    /// Removes the numbers of peers whose handshakes led to no session within 5 minutes. Call this function each
-    /// second.
+    /// Removes each registered peer, with its principal (the number that identifies it), if its handshake led to no
+    /// session within 5 minutes, and if it has no other session. Call this function each second.
     pub fn give_up_handshakes(&self) {
         self.write(|shared| shared.principals.give_up_handshakes(Instant::now()));
     }

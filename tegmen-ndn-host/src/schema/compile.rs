@@ -262,7 +262,8 @@ struct Tree<'c> {
 }
 
 impl<'c> Tree<'c> {
-    /// Adds the node that the first `depth` components of all these chains reach. Returns the number of the node.
+    /// Adds a node to the tree, and all nodes below it. `chains` are the names that begin with the path from the root
+    /// to this node, and `depth` is the number of components of this path. Returns the number of the node.
     fn grow(
         &mut self,
         depth: usize,

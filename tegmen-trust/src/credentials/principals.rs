@@ -51,12 +51,13 @@ pub(super) struct Who {
     pub(super) name: String,
 }
 
-/// Keeps the number of a peer for one of its sessions: see [`Credentials::hold`](super::Credentials::hold).
+/// Keeps a peer registered for one of its sessions: see [`Credentials::hold`](super::Credentials::hold).
 #[derive(Debug)]
 pub struct Held(#[expect(dead_code, reason = "it is dropped with the last session")] Arc<Lease>);
 
-/// The number of a peer, which all sessions of the peer share. When the last of these sessions ends, this value is
-/// dropped. The drop removes the number and its peer, unless the peer has begun another handshake or session.
+/// A value that all sessions of one peer share. It has the number that identifies the peer. When the last of these
+/// sessions ends, this value is dropped. The drop removes the peer and its number, unless the peer has begun another
+/// handshake or session.
 struct Lease {
     shared: Arc<RwLock<Shared>>,
     number: u32,
@@ -76,10 +77,11 @@ impl Drop for Lease {
     }
 }
 
-/// A peer that has a number.
+/// A registered peer. A number, its principal, identifies the peer.
 struct Numbered {
     who: Who,
-    /// The [`Lease`] that the sessions of the peer share. It no longer exists if the peer has no session.
+    /// A reference to the [`Lease`], a value that the sessions of the peer share. The value no longer exists if the
+    /// peer has no session.
     lease: Weak<Lease>,
     /// The time at which the peer began its last handshake, if this handshake has not led to a session yet; otherwise
     /// `None`.
