@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The server writes the row before it makes the change. If the server fails before it stores the answer, the row has
-//! no answer, and the server refuses repetitions. So no repetition makes the change twice. The row has a lease, and is
-//! removed when the lease ends.
+//! no answer, and the server refuses repetitions. So no repetition makes the change twice. The row is attached to a
+//! lease of the store, and is removed when the lease ends.
 
 use crate::problem::{Code, Problem};
 use crate::sha256;

@@ -1,7 +1,7 @@
 //! The server of delegated sessions ([`tegmen_delegation`]).
 //!
-//! [`Delegations`] keeps the devices in a store: their keys, the epoch of each device, the numbers of connections, and
-//! the connections that were revoked. A handshake asks [`Delegations`] for decisions, and receives them at once,
+//! [`Delegations`] keeps the devices in a store: their keys, the epoch of each device, the reserved connection numbers,
+//! and the connections that were revoked. A handshake asks [`Delegations`] for decisions, and receives them at once,
 //! because they need only data in memory. The decisions are about the [rights](Rights) of a peer, and about the tickets
 //! that the server seals and opens. [`Delegations::run`] makes the results of handshakes durable, and contacts the
 //! devices.

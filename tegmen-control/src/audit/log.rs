@@ -415,7 +415,8 @@ struct Writer {
     has_rest: bool,
     /// The number of lines of the log that the last head states. A head is a signed statement about the log.
     signed: u64,
-    /// The time of the last attempt to sign a head; before the first attempt, the time at which the log was opened.
+    /// The time of the last attempt to sign the head of the log; before the first attempt, the time at which the log
+    /// was opened.
     signed_at: Instant,
 }
 

@@ -148,8 +148,8 @@ pub(super) struct InMemory {
     pub(super) refused: HashMap<Tag, BTreeMap<u32, bool>>,
     pub(super) new: Free,
     pub(super) again: Free,
-    /// The tag of the pending epoch, and the numbers of connections that this server has reserved in this epoch. `None`
-    /// if no epoch is pending, or if this process did not make the pending epoch.
+    /// The tag of the pending epoch, and the connection numbers that this server has reserved in this epoch. `None` if
+    /// no epoch is pending, or if this process did not make the pending epoch.
     pub(super) next_numbers: Option<(Tag, NextNumbers)>,
     /// True if the store was restored from a backup since the epoch began.
     pub(super) restored: bool,

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! delegation/device/NAME                    a device: its configuration and the keys of its epochs, sealed
-//! delegation/number/NAME/TAG/new            the numbers of an epoch that are reserved for new connections
-//! delegation/number/NAME/TAG/again          the numbers that are reserved for connections of the epoch before
+//! delegation/number/NAME/TAG/new            the counter of the connection numbers reserved for new connections
+//! delegation/number/NAME/TAG/again          the counter of those for connections that continue from the previous epoch
 //! delegation/connection/NAME/TAG/NUMBER     a connection: its peer, its scope and its end
 //! delegation/refused/NAME/TAG/NUMBER        a connection that was revoked
 //! ```

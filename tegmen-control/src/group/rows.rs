@@ -10,9 +10,10 @@
 //! group/deleted/IDENTITY        the mark, an empty row: rows of this group are being written or deleted
 //! ```
 //!
-//! One transaction makes a change. The transaction writes the head. For each member that joins or leaves, it writes the
-//! member's row, and the path: the new secrets of the nodes above the member's leaf. If several paths contain a node,
-//! its secret is in the newest of these paths. If no path contains a node, its secret is derived from the seed.
+//! One transaction makes a change. The transaction writes the head, which is the main row. For each member that joins
+//! or leaves, it writes the member's row, and the path: the new secrets of the nodes above the member's leaf. If
+//! several paths contain a node, its secret is in the newest of these paths. If no path contains a node, its secret is
+//! derived from the seed.
 
 use super::GroupIdentity;
 use super::config::GroupConfig;
