@@ -145,9 +145,9 @@ pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 pub struct Totals {
     /// Number of times that the mote started.
     pub started: u64,
-    /// Datagrams from remotes that the bridge sent to the mote.
+    /// The number of datagrams from remotes that the bridge sent to the mote.
     pub to_mote: u64,
-    /// Datagrams of the mote that the bridge sent to remotes.
+    /// The number of datagrams of the mote that the bridge sent to remotes.
     pub from_mote: u64,
     /// See [`Dropped::Oversized`].
     pub oversized: u64,

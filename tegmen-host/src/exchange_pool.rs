@@ -66,7 +66,7 @@ pub struct ExchangePool {
     busy: Ring,
     index: Index,
     sent: SentMessages,
-    /// The last number that the pool gave to a peer. A stored reply contains the number of its peer.
+    /// The last number by which the pool identifies a peer. A stored reply contains the number of its peer.
     owners: u32,
     /// The count of peers to which the pool has given a number, and which the pool has not forgotten.
     peers: usize,

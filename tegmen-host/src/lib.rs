@@ -10,7 +10,7 @@
 //! * [`group`] implements a member of a protected group, and [`controller`] asks the controller of a group for keys.
 //! * [`delegate`] lets a server open sessions in the name of devices, and lets a device resume them.
 //! * [`exporter`] gives keying material of sessions to other protocols.
-//! * [`state`] keeps the numbers of sessions and contexts over restarts, so that no number is used twice.
+//! * [`state`] keeps the sequence numbers of sessions and OSCORE contexts over restarts, so that none is used twice.
 //! * [`formats`], [`senml`] and [`problem`] read and write payloads.
 //! * [`x509`] verifies peers that have public keys, and [`provider::public`] implements the operations with these keys.
 //! * [`probe`], [`pcapng`] and [`metrics`] show the operation of servers and sessions.

@@ -45,35 +45,35 @@ pub struct GroupTotals {
 pub struct DelegationTotals {
     /// The number of devices.
     pub devices: usize,
-    /// Devices that the server could not reach at the last attempt.
+    /// The number of devices that the server could not reach at the last attempt.
     pub unreachable: usize,
-    /// Revocations that a device has not acknowledged yet.
+    /// The number of revocations that a device has not acknowledged yet.
     pub untold: usize,
-    /// Devices without a certificate.
+    /// The number of devices without a certificate.
     pub uncertified: usize,
-    /// Devices whose certificate cannot be obtained or renewed.
+    /// The number of devices whose certificate cannot be obtained or renewed.
     pub certificate_problems: usize,
-    /// Tickets that were issued to peers after they authenticated themselves.
+    /// The number of tickets that were issued to peers after they authenticated themselves.
     pub sealed: u64,
-    /// Tickets that were issued to peers that returned with a ticket.
+    /// The number of tickets that were issued to peers that returned with a ticket.
     pub reissued: u64,
-    /// Sessions that the server handed over to devices.
+    /// The number of sessions that the server handed over to devices.
     pub handed_over: u64,
-    /// Peers that got no session because they have no rights.
+    /// The number of peers that got no session because they have no rights at the device.
     pub without_rights: u64,
-    /// Peers that got no session for another reason.
+    /// The number of peers that got no session for a reason other than missing rights.
     pub not_given: u64,
-    /// Refused tickets of returning peers.
+    /// The number of refused tickets of returning peers.
     pub refused: u64,
-    /// Conversations (contacts of the server with a device) in which the server delivered everything that waited for
-    /// the device.
+    /// The number of conversations (contacts of the server with a device) in which the server delivered everything that
+    /// waited for the device.
     pub conversations: u64,
-    /// Conversations (contacts of the server with a device) that failed.
+    /// The number of conversations (contacts of the server with a device) that failed.
     pub failed_conversations: u64,
-    /// Epochs that devices began.
+    /// The number of epochs that devices began.
     pub epochs: u64,
-    /// Conversations (contacts of the server with a device) in which the device no longer had some revocations that it
-    /// had acknowledged earlier.
+    /// The number of conversations (contacts of the server with a device) in which the device no longer had some
+    /// revocations that it had acknowledged earlier.
     pub forgotten: u64,
 }
 

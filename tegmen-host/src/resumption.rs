@@ -60,17 +60,18 @@ impl Default for ResumptionConfig {
 /// The counts of resumptions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ResumptionCounters {
-    /// Tickets that the server issued.
+    /// The number of tickets that the server issued.
     pub tickets_sealed: u64,
-    /// Tickets that the server accepted.
+    /// The number of tickets that the server accepted.
     pub tickets_opened: u64,
-    /// Tickets that the server refused. The server refuses a ticket that it did not issue, that was changed or is too
-    /// old, or whose client is no longer allowed to resume. A refused ticket counts twice in a handshake with a cookie,
-    /// because both ClientHello messages contain it.
+    /// The number of tickets that the server refused. The server refuses a ticket that it did not issue, that was
+    /// changed or is too old, or whose client is no longer allowed to resume. A refused ticket counts twice in a
+    /// handshake with a cookie, because both ClientHello messages contain it.
     pub tickets_refused: u64,
-    /// Session ids for which the server found a session.
+    /// The number of session ids for which the server found a session.
     pub ids_found: u64,
-    /// Session ids for which the server had no session, or a session that the client is not allowed to resume.
+    /// The number of session ids for which the server had no session, or a session that the client is not allowed to
+    /// resume.
     pub ids_refused: u64,
 }
 

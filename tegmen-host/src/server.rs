@@ -242,9 +242,10 @@ impl Counts {
 pub struct Signatures {
     /// The number of completed signatures and decryptions.
     pub done: u64,
-    /// Handshakes that the server gave up, because too many handshakes waited for a signature or decryption.
+    /// The number of handshakes that the server gave up, because too many handshakes waited for a signature or
+    /// decryption.
     pub displaced: u64,
-    /// Handshakes that wait for a signature or decryption now.
+    /// The number of handshakes that wait for a signature or decryption now.
     pub waiting: usize,
 }
 
@@ -253,10 +254,10 @@ pub struct Signatures {
 pub struct Totals {
     /// The counters of the endpoints.
     pub counters: Counters,
-    /// Peers in the peer tables now.
+    /// The number of peers in the peer tables now.
     pub peers: usize,
-    /// Handshakes in progress. A completed handshake counts as long as the server may have to repeat the last flight of
-    /// this handshake.
+    /// The number of handshakes in progress. A completed handshake counts as long as the server may have to repeat the
+    /// last flight of this handshake.
     pub handshakes: usize,
     /// Memory of the peer tables, in bytes.
     pub table_bytes: usize,
@@ -272,11 +273,11 @@ pub struct Totals {
     /// The counts of signatures and decryptions that the server makes in handshakes of clients which have not proved an
     /// identity yet.
     pub signatures: Signatures,
-    /// ClientHellos that the server dropped because they exceeded a limit of [`ServerSessions::hellos`].
+    /// The number of ClientHellos that the server dropped because they exceeded a limit of [`ServerSessions::hellos`].
     pub hellos_dropped: u64,
     /// Bytes of the exchanges of all peers (see [`ServerCoap::max_exchange_bytes`]).
     pub exchange_bytes: usize,
-    /// Requests that the server answered with 5.03, because it had no memory to store another reply.
+    /// The number of requests that the server answered with 5.03, because it had no memory to store another reply.
     pub exchanges_refused: u64,
     /// Bytes of the bodies of block-wise transfers in memory now.
     pub body_bytes: usize,
@@ -289,10 +290,10 @@ pub struct Totals {
     /// The earliest time by which the operator has to replace a revocation list for client certificates. From this time
     /// on the server refuses the clients of the authority that issued the list.
     pub revocation_due: Option<SystemTime>,
-    /// Datagrams that one shard received for a session of another shard.
+    /// The number of datagrams that one shard received for a session of another shard.
     pub passed_on: u64,
-    /// Datagrams that one shard received for a session of another shard, and dropped because too many such datagrams
-    /// waited.
+    /// The number of datagrams that one shard received for a session of another shard, and dropped because too many
+    /// such datagrams waited.
     pub not_passed_on: u64,
 }
 

@@ -1,7 +1,8 @@
-//! State that must never return to an earlier version: numbers for nonces, and the numbers that the other end has used.
+//! State that must never return to an earlier version: the sequence numbers from which nonces are made, and the
+//! sequence numbers that the other end has used.
 //!
-//! One rule applies: a sender reserves numbers in advance (a lease), and the end of the reserved numbers is on disk
-//! before the first of these numbers is used. The state of a context or a session is in one of two places:
+//! One rule applies: a sender reserves sequence numbers in advance (a lease), and the end of the reserved range is on
+//! disk before the first of these numbers is used. The state of a context or a session is in one of two places:
 //!
 //! * a separate file, which is written and renamed in one step: for OSCORE contexts (see [`crate::contexts`]), and for
 //!   the session of a client ([`SessionFile`]);

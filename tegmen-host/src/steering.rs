@@ -66,13 +66,13 @@ pub type RefusedSink = Arc<dyn Fn(SocketAddr) + Send + Sync>;
 pub struct SteeringTotals {
     /// Number of new remotes.
     pub remotes: u64,
-    /// Datagrams sent to the server.
+    /// The number of datagrams sent to the server.
     pub to_server: u64,
-    /// Datagrams sent to the device.
+    /// The number of datagrams sent to the device.
     pub to_device: u64,
-    /// Datagrams sent to remotes.
+    /// The number of datagrams sent to remotes.
     pub to_remotes: u64,
-    /// Datagrams that the system did not send.
+    /// The number of datagrams that the system did not send.
     pub unsent: u64,
 }
 

@@ -75,7 +75,7 @@ pub enum BindError {
         /// The group.
         group: Group,
     },
-    /// The socket failed for another reason.
+    /// The system refuses the socket for a reason that no other variant names.
     #[error("cannot listen at {address}: {source}")]
     Other {
         /// The address.

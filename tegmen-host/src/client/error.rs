@@ -94,7 +94,7 @@ pub enum ClientError {
         /// The time for which the client waited, in seconds.
         seconds: u64,
     },
-    /// The handshake failed for another reason.
+    /// The handshake failed for a reason that no other variant names.
     #[error("the handshake with {remote} failed: {detail}")]
     Handshake {
         /// The address.

@@ -105,7 +105,8 @@ impl Session {
         }
     }
 
-    /// Waits for the response to the request at `place`. The request was sent at `start`.
+    /// Waits for the response to a request. `place` has the index of the request in the table of waiting requests. The
+    /// request was sent at `start`.
     pub(super) async fn response_to(&self, place: &TakenPlace, start: Instant) -> Result<Response, ClientError> {
         let deadline = start.after(self.config().coap.timeout);
         if let Some(response) = self.response_until(place, deadline).await? {
@@ -131,8 +132,9 @@ impl Session {
         }))
     }
 
-    /// Waits for the response, or the next notification, to the request at `place`. Returns `None` if no response comes
-    /// until the deadline, or if the server does not acknowledge the request.
+    /// Waits for the response to a request, or for the next notification. `place` has the index of the request in the
+    /// table of waiting requests. Returns `None` if no response comes until the deadline, or if the server does not
+    /// acknowledge the request.
     pub(super) async fn response_until(
         &self,
         place: &TakenPlace,

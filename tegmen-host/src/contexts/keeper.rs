@@ -304,11 +304,11 @@ pub(super) fn allowance(created: u64) -> u64 {
 }
 
 /// Returns the sequence numbers with which the next process begins. The first process that uses the context writes the
-/// entry `place` into the file of numbers. If the file contains no `place`, no process has used the context from this
-/// directory. But a copy of the directory may have been used elsewhere, or the directory may have been used before a
-/// backup replaced it. So the numbers in such a file are used only if [`create`] wrote the file and the context is
-/// younger than [`GRACE`]. Otherwise the numbers begin above every number that may have been used, and the replay
-/// window counts as lost.
+/// entry `place` into the file of sequence numbers. If the file contains no `place`, no process has used the context
+/// from this directory. But a copy of the directory may have been used elsewhere, or the directory may have been used
+/// before a backup replaced it. So the sequence numbers in a file without `place` are used only if [`create`] wrote the
+/// file and the context is younger than [`GRACE`]. Otherwise the sequence numbers begin above every one that may have
+/// been used, and the replay window counts as lost.
 ///
 /// # Errors
 /// The reason why the numbers cannot be trusted.
@@ -335,8 +335,8 @@ fn is_unused(dir: &Path) -> bool {
     Numbers::read(&dir.join(NUMBERS)).is_ok_and(is_new) && !dir.join(USED).exists()
 }
 
-/// Returns the sequence numbers of a context. The second value is true if the file of numbers already records that a
-/// database has the valid numbers.
+/// Returns the sequence numbers of a context. The second value is true if the file of sequence numbers already records
+/// that a database has the valid sequence numbers.
 ///
 /// # Errors
 /// The reason why the numbers cannot be trusted.

@@ -57,8 +57,8 @@ impl StoredMember {
     }
 
     /// Does the same as [`Self::open`]. If there is a `database`, which several contexts can share, the sequence
-    /// numbers are stored in the database. The file of sequence numbers then records that the database has the numbers,
-    /// and the context can no longer be opened without the database.
+    /// numbers are stored in the database. The file of sequence numbers then records that the database has the valid
+    /// ones, and the context can no longer be opened without the database.
     ///
     /// # Errors
     /// [`ContextError`].
@@ -146,7 +146,7 @@ impl StoredMember {
     /// Reserves sequence numbers on disk if there is none left for the next message.
     ///
     /// # Errors
-    /// [`ProtectError::LeaseSpent`] if no numbers can be reserved, for example because the file of numbers cannot be
+    /// [`ProtectError::LeaseSpent`] if no sequence numbers can be reserved, for example because their file cannot be
     /// written; [`ProtectError::Exhausted`] if all sequence numbers are used.
     pub fn lease_one(&mut self) -> Result<(), ProtectError> {
         if self.context.lease().left() > 0 {

@@ -13,21 +13,21 @@ use tegmen::time::Instant;
 /// The counts of a proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ProxyCounts {
-    /// Requests that were answered from the cache.
+    /// The number of requests that were answered from the cache.
     pub hits: u64,
-    /// Requests to which the cache had no fresh response. Requests that the cache is not allowed to answer are not
-    /// counted.
+    /// The number of requests to which the cache had no fresh response. Requests that the cache is not allowed to
+    /// answer are not counted.
     pub misses: u64,
-    /// Requests that waited for the response to an earlier, equal request, so that the proxy sent only one request to
-    /// the origin.
+    /// The number of requests that waited for the response to an earlier, equal request, so that the proxy sent only
+    /// one request to the origin.
     pub joined: u64,
-    /// Stored responses that their origin confirmed to be valid.
+    /// The number of stored responses that their origin confirmed to be valid.
     pub revalidated: u64,
-    /// Requests that the proxy sent to the origin for only one client, because other clients cannot get the same
-    /// response. There are two reasons: the response must not be stored, or an equal request already waits, but may
-    /// pass more proxies (Hop-Limit, RFC 8768).
+    /// The number of requests that the proxy sent to the origin for only one client, because other clients cannot get
+    /// the same response. There are two reasons: the response must not be stored, or an equal request already waits,
+    /// but may pass more proxies (Hop-Limit, RFC 8768).
     pub passed: u64,
-    /// Requests to origins that failed. The client receives 5.02, 5.03 or 5.04.
+    /// The number of requests to origins that failed. The client receives 5.02, 5.03 or 5.04.
     pub failed: u64,
     /// The current number of stored responses.
     pub entries: usize,

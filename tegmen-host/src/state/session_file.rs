@@ -38,10 +38,11 @@ impl SessionFile {
         self.kept.as_ref().map(|kept| kept.with.as_str())
     }
 
-    /// Returns the stored session and the end of its lease, if the peer of the session is `with`. The session may use
-    /// only record numbers below this end, which is already on disk. A second call returns `None`. If the previous
-    /// process called [`Self::park`] before it ended, the session continues at its next number. After a crash or a power cut,
-    /// the session skips all numbers of its last lease, and its replay window is lost.
+    /// Returns the stored session and the end of its lease, if the peer of the session is `with`. The lease is the
+    /// range of record numbers that are reserved for the session. The session may use only record numbers below this
+    /// end, which is already on disk. A second call returns `None`. If the previous process called [`Self::park`]
+    /// before it ended, the session continues at its next record number. After a crash or a power cut, the session
+    /// skips all record numbers of its last lease, and its replay window is lost.
     ///
     /// # Errors
     /// [`StateError::File`] if the end of the lease cannot be written. No session is then returned.
@@ -55,9 +56,9 @@ impl SessionFile {
         Ok(Some((session, lease_end)))
     }
 
-    /// Stores a session. After a power cut the session continues at the next number ([`Session::next`]) of `session`.
-    /// So this number must be the end of the lease of the session: the first record number that is not reserved for the
-    /// session.
+    /// Stores a session. After a power cut the session continues at the next record number ([`Session::next`]) of
+    /// `session`. So this record number must be the first one that is not reserved for the session (the end of its
+    /// lease).
     ///
     /// # Errors
     /// [`StateError::File`].
@@ -70,7 +71,7 @@ impl SessionFile {
     /// method returns.
     ///
     /// # Errors
-    /// [`StateError::File`]. The lease then does not change.
+    /// [`StateError::File`]. The reserved record numbers then do not change.
     pub fn extend(&mut self, end: u32) -> Result<(), StateError> {
         self.go_to(end, None)
     }

@@ -77,9 +77,10 @@ pub struct Restored {
     pub name: SessionName,
     /// The peer of the session.
     pub with: With,
-    /// The keys and numbers of the session.
+    /// The keys and the record numbers of the session.
     pub session: Session,
-    /// The end of the lease: one more than the last number that the session may use.
+    /// The end of the record numbers that are reserved for the session (of its lease): one more than the last record
+    /// number that the session may use.
     pub lease_end: u32,
 }
 
@@ -175,9 +176,9 @@ impl Sessions {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Stores a session under a new name. After a power cut the session continues at the next number
-    /// ([`Session::next`]) of `session`. So this number must be the end of the lease of the session: the first record
-    /// number that is not reserved for the session.
+    /// Stores a session under a new name. After a power cut the session continues at the next record number
+    /// ([`Session::next`]) of `session`. So this record number must be the first one that is not reserved for the
+    /// session (the end of its lease).
     pub fn keep<C: Crypto>(&self, crypto: &mut C, session: &Session, with: &With) -> SessionName {
         let name = SessionName(self.next_name.fetch_add(1, Ordering::Relaxed));
         self.keep_as(name, crypto, session, with);
@@ -272,8 +273,8 @@ impl Sessions {
     }
 }
 
-/// Returns the end of the lease for a session that continues at the number `next`: the first record number that is not
-/// reserved.
+/// Returns the end of the record numbers (of the lease) that the server reserves for a session which continues at the
+/// record number `next`: the first record number that is not reserved.
 pub(super) const fn end_after(next: u32) -> u32 {
     next.div_ceil(CHUNK).saturating_add(1).saturating_mul(CHUNK)
 }

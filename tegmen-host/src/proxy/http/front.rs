@@ -37,7 +37,7 @@ const HEAD_WITHIN: Duration = Duration::from_secs(30);
 const BODY_WITHIN: Duration = Duration::from_secs(60);
 /// The time after which the connection of a client that reads no data is closed.
 const STALL: Duration = Duration::from_secs(60);
-/// Maximum number of bytes of the head of a request.
+/// Maximum number of bytes of the head of an HTTP request: its request line and its header fields.
 const HEAD: usize = 16 << 10;
 /// Maximum number of bytes of the body of a CoAP response that the HTTP listener accepts from the proxy.
 const LONGEST_RESPONSE: usize = 1 << 20;

@@ -28,15 +28,15 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Maximum number of concurrent requests to HTTP servers. Further requests wait.
 const REQUESTS: usize = 64;
-/// Maximum number of bytes of the head of a response.
+/// Maximum number of bytes of the head of an HTTP response: its status line and its header fields.
 const HEAD: usize = 32 << 10;
 
 /// The client for HTTP servers.
 pub(in crate::proxy) struct Origins {
     places: Semaphore,
     tags: Mutex<Tags>,
-    /// The time limit for all steps before the head of the response has arrived: the lookup of the name, the
-    /// connection, the TLS handshake, and the request.
+    /// The time limit until the status line and the header fields of the HTTP response have arrived. It includes the
+    /// lookup of the name, the connection, the TLS handshake, and the request.
     timeout: Duration,
     /// Maximum number of bytes of the body of a response.
     max_body: usize,

@@ -20,7 +20,7 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// Maps the head of a request.
+    /// Maps an HTTP request without its body to a CoAP request.
     ///
     /// # Errors
     /// The HTTP response to a request that CoAP cannot carry.
