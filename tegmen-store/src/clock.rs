@@ -23,8 +23,8 @@ pub const DAY: u64 = 24 * 3600 * 1000;
 
 /// Returns the first number that was certainly not used until `now`, if the numbers increase by at most `pace` in a day
 /// and began with 0 at the time `since`. Both times are in milliseconds since 1970. The calculation adds one day to the
-/// time between them. No lease (a range of numbers that a process may use) ends above the result, so the result and all
-/// higher numbers are unused even after a loss of all state.
+/// time between them. No lease (a range of sequence numbers or revisions that a process may use) ends above the result,
+/// so the result and all higher numbers are unused even after a loss of all state.
 pub fn allowed(pace: u64, since: u64, now: u64) -> u64 {
     let time = now.saturating_sub(since).saturating_add(DAY);
     let allowed = u128::from(time).saturating_mul(pace.into()) / u128::from(DAY);

@@ -1,25 +1,25 @@
-//! A database: one SQLite file with the record numbers of all contexts, and with the rows of a [`Store`](crate::Store).
-//! One thread writes the file. The thread combines changes that arrive close together into one transaction. Numbers
-//! and rows share the file, the thread and the commit. So one synchronization of the disk makes numbers and rows
-//! durable, and one backup contains numbers and rows.
+//! A database: one SQLite file with the sequence numbers of all contexts and sessions, and with the rows of a
+//! [`Store`](crate::Store). One thread writes the file. The thread combines changes that arrive close together into one
+//! transaction. Sequence numbers and rows share the file, the thread and the commit. So one synchronization of the disk
+//! makes both durable, and one backup contains both.
 //!
 //! ```text
 //! state.db          a row for each context and session, and for each revision of a key; WAL, synchronous
 //! state.db.key      the key that seals sessions, and the lock
-//! state.db.place    a file whose identity the database knows: a new one whenever a lease moves on
+//! state.db.place    a file whose identity the database knows: a new file for each new lease
 //! ```
 //!
-//! A lease is a range of numbers that a process may use. The database stores the end of the range. A restored backup is
-//! an intact database, so its content does not show its age. The file `state.db.place` shows the age. Before a context
-//! takes its next lease, the server creates a new file. The commit that stores the end of the lease also stores the
-//! identity of this file. After the commit, the file replaces `state.db.place`. Only then may the process use the
-//! lease. So the newest database names either the present `state.db.place`, or the new file that has not replaced it
-//! yet. A database that names neither of the two files is an older version, and the server refuses it.
+//! A lease is a range of sequence numbers that a process may use. The database stores the end of the range. A restored
+//! backup is an intact database, so its content does not show its age. The file `state.db.place` shows the age. Before
+//! a context takes its next lease, the server creates a new file. The commit that stores the end of the lease also
+//! stores the identity of this file. After the commit, the file replaces `state.db.place`. Only then may the process
+//! use the lease. So the newest database names either the present `state.db.place`, or the new file that has not
+//! replaced it yet. A database that names neither of the two files is an older version, and the server refuses it.
 //!
-//! Revisions are leased like other numbers. A lease has [`REVISIONS`] revisions. Before the first revision of a lease
-//! is used, the end of the lease is durable, and a new `.place` file exists. The next process begins after the end of
-//! the lease. So no revision is used twice, even if a process took a revision and ended before the commit, or if an
-//! operator starts the server with an older copy of the database.
+//! Revisions are leased like sequence numbers. A lease has [`REVISIONS`] revisions. Before the first revision of a
+//! lease is used, the end of the lease is durable, and a new `.place` file exists. The next process begins after the
+//! end of the lease. So no revision is used twice, even if a process took a revision and ended before the commit, or if
+//! an operator starts the server with an older copy of the database.
 
 mod applying;
 mod calls;

@@ -1,10 +1,10 @@
-//! Stores the state of a server: sessions, and the numbers from which nonces are made. This state must never return to
-//! an older version.
+//! Stores the state of a server: sessions, and the sequence numbers from which nonces are made. This state must never
+//! return to an older version.
 //!
-//! A lease is a range of numbers that a process may use. The store follows one rule: the end of a lease is durable
-//! before the first number of the lease is used. A [`Database`] holds the numbers of many contexts in one SQLite file,
-//! which one thread writes. A [`Place`] is the storage for the numbers of one context: a row of the database, or a
-//! separate file.
+//! A lease is a range of sequence numbers that a process may use. The store follows one rule: the end of a lease is
+//! durable before the first number of the lease is used. A [`Database`] holds the sequence numbers of many OSCORE
+//! contexts in one SQLite file, which one thread writes. A [`Place`] is the storage for the sequence numbers of one
+//! context: a row of the database, or a separate file.
 //!
 //! Only one process at a time can open a place. A place refuses a copy, a restored older version and a file that was
 //! cut short, because each of these files would repeat nonces.

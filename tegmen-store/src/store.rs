@@ -55,7 +55,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Returns the bytes of a plain value; `None` for a secret or a number.
+    /// Returns the bytes of a plain value; `None` for a secret or a [`Number`].
     pub fn plain(&self) -> Option<&[u8]> {
         match self {
             Self::Plain(bytes) => Some(bytes),
@@ -101,8 +101,8 @@ pub struct Transaction {
     pub require: Vec<(Vec<u8>, Revision)>,
     /// The rows to write.
     pub put: Vec<Put>,
-    /// Keys whose rows are deleted. A key without a row is no error. A number that is deleted and made again may begin
-    /// at any value. So delete a number only together with the key of the cipher that uses it.
+    /// Keys whose rows are deleted. A key without a row is no error. A [`Number`] that is deleted and made again may
+    /// begin at any value. So delete a number only together with the key of the cipher that uses it.
     pub delete: Vec<Vec<u8>>,
 }
 
@@ -273,7 +273,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// without changes gets no new revision, and its answer is the newest revision.
     ///
     /// After [`StoreError::Unavailable`] it is unknown if the changes were made. The caller reads the rows again, or
-    /// skips the numbers that the transaction would have reserved. After any other error no change was made.
+    /// skips the values of a [`Number`] that the transaction would have reserved. After any other error no change was
+    /// made.
     fn commit(&self, transaction: Transaction) -> Answer<Revision>;
 
     /// Returns about `most` changes of rows whose keys begin with `prefix`. All changes have revisions after `after`.

@@ -287,7 +287,7 @@ impl Credentials {
         })
     }
 
-    /// Removes a number that [`Self::learn`] returned. The context of this number must have ended.
+    /// Removes the principal that [`Self::learn`] returned for an OSCORE context. The context must have ended.
     pub fn forget(&self, principal: Principal) {
         self.write(|shared| {
             let is_of_context = |who: &Who| matches!(who.proof, Proof::Context(_));

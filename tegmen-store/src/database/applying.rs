@@ -162,6 +162,7 @@ impl Applying<'_> {
 struct Checked {
     /// The revision that made the row; `None` for a new row.
     created: Option<u64>,
-    /// The time at which the number in the row was made, in milliseconds since 1970; 0 for a row without a number.
+    /// For a row with a [`Number`](crate::store::Number), the time from which the pace of the number counts, in
+    /// milliseconds since 1970; 0 for any other row.
     since: u64,
 }

@@ -55,8 +55,8 @@ impl Version {
         Self { key: key.to_owned(), revision, kind: DELETED, value: Vec::new(), created: revision, lease: None }
     }
 
-    /// Returns the version of a row with this value. If the value is a number, `since` is the time at which the number
-    /// was made, in milliseconds since 1970.
+    /// Returns the version of a row with this value. If the value is a [`Number`], `since` is the time from which its
+    /// pace counts, in milliseconds since 1970. The pace is the maximum increase in a day.
     ///
     /// # Errors
     /// [`StoreError::Sealed`] for a secret, if the store has no sealing key.

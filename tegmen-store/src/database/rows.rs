@@ -1,4 +1,4 @@
-//! Rows with the numbers of contexts and sessions, and the digests of these rows.
+//! Rows with the sequence numbers of OSCORE contexts and of sessions, and the digests of these rows.
 
 use super::Change;
 use crate::numbers::Numbers;

@@ -33,8 +33,8 @@ const CLOCK_PATIENCE: u32 = 1000;
 /// Maximum memory of SQLite for pages, in KiB. Session identities are random, so sessions are spread over many
 /// pages.
 const CACHE_KIB: u32 = 65_536;
-/// The version of the tables. Tables of version 1 have only the numbers of contexts and sessions. Version 2 indexes the
-/// rows of a lease in the order of their keys, and version 3 in the order of their revisions.
+/// The version of the tables. Tables of version 1 have only the sequence numbers of OSCORE contexts and of sessions.
+/// Version 2 indexes the rows of a lease in the order of their keys, and version 3 in the order of their revisions.
 pub(crate) const VERSION: i64 = 3;
 
 /// The newest revision in a copy of the database, and a function that seals the digest of the copy. If the database has

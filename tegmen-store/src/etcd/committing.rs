@@ -1,7 +1,8 @@
 //! Transactions in etcd. A transaction of etcd compares the revisions of rows, and then either changes rows or reads
 //! them. The driver keeps no rows in memory. So its first attempt assumes that all rows to write are new. If one of
 //! these rows exists, etcd changes nothing and returns all rows that the transaction names. The driver then checks the
-//! requirements and the numbers, and tries again with the revisions of the returned rows.
+//! requirements, and the rules for rows with a [`Number`](crate::store::Number). It tries again with the revisions of
+//! the returned rows.
 
 use super::address::Address;
 use super::cluster::{Cluster, NO_LEASE, unavailable};

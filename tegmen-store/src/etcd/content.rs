@@ -10,8 +10,8 @@ const SECRET: u8 = 2;
 const NUMBER: u8 = 3;
 
 /// Encodes a value as the content of a row. `version` is the number of changes of the row, including the change that
-/// writes this value. If the value is a number, `since` is the time at which the number was made, in milliseconds since
-/// 1970.
+/// writes this value. If the value is a [`Number`](crate::store::Number), `since` is the time from which its pace
+/// counts, in milliseconds since 1970. The pace is the maximum increase in a day.
 ///
 /// The encryption of a secret also authenticates the key and the version of its row. The version replaces the revision
 /// here, because etcd chooses the revision only later.

@@ -26,9 +26,9 @@ struct Halves {
 /// The counts of lookups in the cache of verified paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheCounters {
-    /// Lookups that found a path that is still valid.
+    /// The number of lookups that found a path that is still valid.
     pub hits: u64,
-    /// Lookups after which the path had to be verified.
+    /// The number of lookups after which the path had to be verified.
     pub misses: u64,
 }
 

@@ -19,7 +19,7 @@ pub enum KeyKind {
     P256,
     /// RSA.
     Rsa {
-        /// Bits of the modulus.
+        /// The length of the modulus in bits.
         bits: usize,
     },
     /// Ed25519 (RFC 8410). Such a key signs records of a group, but no handshake.
