@@ -22,7 +22,7 @@ pub enum Code {
     ScopeMissing,
     /// The key to be created has more rights than its creator.
     MoreThanOwnScope,
-    /// There is no such path.
+    /// The interface has no operation at the path of the request.
     NoRoute,
     /// There is no device of this name.
     UnknownDevice,
@@ -38,7 +38,7 @@ pub enum Code {
     UnknownMember,
     /// There is no user of this name.
     UnknownUser,
-    /// The delegated device has no such connection now.
+    /// The delegated device has no connection with this identifier now.
     UnknownConnection,
     /// No enabled user has this name and this password.
     LoginRefused,

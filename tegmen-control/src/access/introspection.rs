@@ -92,7 +92,7 @@ pub enum Reason {
     UnknownHint,
     /// The token in the request is neither a session identity nor the SHA-256 of a certificate.
     NoIdentity,
-    /// There is no such publisher on this server.
+    /// The server has no publisher with the name or certificate in the request.
     UnknownPublisher,
     /// The [`Mode`] in which the publisher derives keys differs from the mode that the subscriber requests.
     OtherMode,
@@ -102,8 +102,7 @@ pub enum Reason {
     NothingAllowed,
     /// The scope does not have the form of RFC 9237, or contains a right that has no meaning on this server.
     NoScope,
-    /// The session identity was used before, or does not fit into the table of session identities. The value is the
-    /// reason.
+    /// The server does not accept the session identity. The value is the reason.
     Identity(NotAccepted),
     /// The client requests a token with a grant type other than client credentials.
     GrantType,

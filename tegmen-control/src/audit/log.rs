@@ -163,7 +163,7 @@ impl Records {
         starts.zip(&self.each).map(|(start, waiting)| self.text.get(start..waiting.end).unwrap_or_default())
     }
 
-    /// Appends those records of `others` for which no caller waits.
+    /// Appends the records of `others` for which no caller waits.
     fn extend_unawaited(&mut self, others: &Self) {
         for (text, waiting) in others.texts().zip(&others.each) {
             if waiting.then.is_none() {

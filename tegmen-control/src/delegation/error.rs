@@ -19,7 +19,8 @@ pub enum DelegationError {
     /// The device is disabled.
     #[error("the device {0} is disabled: enable it first")]
     Disabled(String),
-    /// There is no such connection, or it belongs neither to the present epoch nor to the previous one.
+    /// The device has no connection with this identifier, or the connection belongs neither to the present epoch nor to
+    /// the previous one.
     #[error("the device {name} has no connection {id} now: list its connections; those of earlier epochs have ended")]
     NoConnection {
         /// The name of the device.

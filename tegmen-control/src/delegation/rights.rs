@@ -9,7 +9,7 @@ use tegmen_store::Store;
 
 /// The rights of peers, as a policy grants them.
 pub trait Rights: Send + Sync {
-    /// Returns true if the policy now allows this peer all requests of these rules at this device.
+    /// Returns true if the policy now allows the peer to send all requests of `rules` to the device.
     fn allow(&self, peer: &str, device: &Party<'_>, rules: &[Rule<'_>]) -> bool;
 }
 

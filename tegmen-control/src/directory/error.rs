@@ -17,7 +17,7 @@ pub enum DirectoryError {
     /// The base URI does not contain the address of the sender.
     #[error("an endpoint registers its own address: leave out base, or let a commissioning tool register it")]
     OtherBase,
-    /// There is no such registration.
+    /// The directory has no registration at the requested path.
     #[error("there is no such registration: register again")]
     Unknown,
     /// The sender already has the maximum number of registrations.

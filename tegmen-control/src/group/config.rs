@@ -134,7 +134,7 @@ pub enum GroupError {
     /// The configuration of a group cannot be used. The value is the reason.
     #[error("{0}: correct the configuration of the group")]
     Config(&'static str),
-    /// The group has no such member.
+    /// The group has no member of this name.
     #[error("the group {group} has no member {member}: list its members")]
     NoMember {
         /// The name of the group.

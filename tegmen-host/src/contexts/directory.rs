@@ -35,7 +35,7 @@ fn create_at(dir: &Path, context: &ContextFile, numbers: &Numbers) -> Result<(),
     ContextFile::read(dir).map(|_| ())
 }
 
-/// Makes the context from the content of its file. The context continues with these sequence numbers.
+/// Makes the context from the content of its file. The context continues with the sequence numbers in `numbers`.
 fn numbers_to_context(file: &ContextFile, numbers: &Numbers) -> Result<RederivableContext, BadParameters> {
     let (parameters, window) =
         (file.parameters(), numbers.window.map(|window| ReplayWindow::from(<(u64, u64)>::from(window))));

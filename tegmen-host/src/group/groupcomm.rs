@@ -76,8 +76,8 @@ pub enum GroupcommError {
 }
 
 impl GroupcommError {
-    /// Reads the reason from concise problem details. Returns `None` if they contain no reason, or a reason that is not
-    /// one of these four.
+    /// Reads the reason from concise problem details. Returns `None` if they contain no reason, or a reason that is no
+    /// variant of this type.
     pub fn parse(message: &[u8]) -> Option<Self> {
         let mut reason = None;
         let read = read_message(message, |label, decoder| {

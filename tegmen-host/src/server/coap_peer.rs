@@ -15,7 +15,7 @@ type PeerExchanges = Exchanges<ExchangePool>;
 pub(crate) struct Forgotten(Arc<Mutex<Vec<PeerExchanges>>>);
 
 impl Forgotten {
-    /// Frees the memory of these exchanges in the pool.
+    /// Frees the memory that the exchanges of forgotten peers have in the exchange pool.
     pub(crate) fn give_back(&self, pool: &mut ExchangePool) {
         let forgotten = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         for mut exchanges in forgotten {

@@ -4,7 +4,7 @@ use super::{Driver, keys, plain, put, text};
 use crate::store::{LeaseId, Store, StoreError, Transaction};
 use std::time::Duration;
 
-/// The duration of each lease in these test cases.
+/// The duration of each lease in the test cases of this module.
 const TTL: Duration = Duration::from_secs(10);
 const MOST_OF_IT: Duration = Duration::from_secs(9);
 

@@ -35,7 +35,8 @@ pub(super) fn write(
     })
 }
 
-/// Returns the number in the content of a row, and the time at which it was made; `None` if the row contains no number.
+/// Returns the [`Number`](crate::store::Number) in the content of a row, and the time from which its pace (its maximum
+/// increase in a day) counts; `None` if the row contains no number.
 pub(super) fn number(content: &[u8]) -> Option<(Number, u64)> {
     let (&NUMBER, bytes) = content.split_first()? else { return None };
     pace::decode(bytes)

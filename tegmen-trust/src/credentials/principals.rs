@@ -38,7 +38,7 @@ impl Proof {
         Self::Certified(kind.0, digest)
     }
 
-    /// Returns true if the number of the peer is removed after the last session of the peer.
+    /// Returns true if a peer with this kind of proof is removed, with its number, after its last session.
     const fn is_of_sessions(self) -> bool {
         matches!(self, Self::Certified(..) | Self::Delegated(..))
     }
@@ -97,13 +97,13 @@ pub(super) struct Principals {
     numbers: HashMap<Who, u32>,
     all: HashMap<u32, Numbered>,
     next: u32,
-    /// The handshakes that have not led to a session yet: for each, the time at which it began, and the number of its
-    /// peer.
+    /// The handshakes that have not led to a session yet: for each, the time at which it began, and the number that
+    /// identifies its peer.
     handshakes: BTreeSet<(Instant, u32)>,
 }
 
 impl Principals {
-    /// Returns the number of a peer. Gives the peer a number if it has none.
+    /// Returns the number that identifies a peer (its principal). Gives the peer a number if it has none.
     pub(super) fn number(&mut self, proof: Proof, name: &str, now: Instant) -> Principal {
         let who = Who { proof, name: name.to_owned() };
         let number = match self.numbers.get(&who) {
@@ -133,7 +133,7 @@ impl Principals {
         self.number(Proof::Context(self.next), name, now)
     }
 
-    /// Returns the number of a peer, if it has one.
+    /// Returns the number that identifies a peer (its principal), if it has one.
     pub(super) fn find(&self, proof: Proof, name: &str) -> Option<Principal> {
         self.numbers.get(&Who { proof, name: name.to_owned() }).copied().map(Principal)
     }
@@ -157,13 +157,13 @@ impl Principals {
         self.all.len()
     }
 
-    /// Returns true for a peer whose number is removed after its last session.
+    /// Returns true for a peer that is removed, with its number, after its last session.
     pub(super) fn ends_with_sessions(&self, principal: Principal) -> bool {
         self.get(principal).is_some_and(|who| who.proof.is_of_sessions())
     }
 
-    /// Begins a session of a peer. Returns `None` if no peer has the number, or if the number of the peer does not
-    /// depend on sessions.
+    /// Begins a session of the peer with the number `principal`. Returns `None` if no peer has this number, or if the
+    /// peer stays registered without sessions.
     pub(super) fn hold(&mut self, principal: Principal, shared: &Arc<RwLock<Shared>>) -> Option<Held> {
         self.set_handshake(principal.0, None);
         let numbered = self.all.get_mut(&principal.0).filter(|numbered| numbered.who.proof.is_of_sessions())?;

@@ -46,10 +46,10 @@ impl ErrorResponse {
         Self { error, description: None, uri: None }
     }
 
-    /// Reads an error.
+    /// Reads the payload of an error response.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no such payload, or contain no code.
+    /// [`Malformed`] if the payload is not that of an error response, or contains no error code.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut error, mut description, mut uri) = (None, None, None);
         read_message(message, |label, decoder| {

@@ -25,10 +25,10 @@ pub struct CreationHints {
 }
 
 impl CreationHints {
-    /// Reads hints.
+    /// Reads the hints from the payload of a response.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no such payload.
+    /// [`Malformed`] if the payload contains no valid hints.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut hints = Self::default();
         read_message(message, |label, decoder| {

@@ -88,7 +88,7 @@ pub enum Answer {
     Diff {
         /// The updates, the latest first.
         updates: Vec<Update>,
-        /// The index of the latest of these updates, which a later query sends as its cursor.
+        /// The index of the latest update in `updates`. A later query sends this index as its cursor.
         cursor: Option<Cursor>,
         /// True if further updates follow the index in `cursor`. If `cursor` is [`Cursor::Null`], true means that
         /// updates are lost, so the requester needs the whole list.

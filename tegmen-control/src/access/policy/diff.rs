@@ -21,7 +21,7 @@ pub struct Change {
     pub methods: Methods,
     /// The path of the requests.
     pub path: String,
-    /// The answer of the new policy to these requests. The old policy gives the opposite answer.
+    /// The answer of the new policy to the requests. The old policy gives the opposite answer.
     pub after: Effect,
 }
 

@@ -112,8 +112,8 @@ impl StoredContext {
         self.rederivation.as_ref().map_or(0, |rederivation| rederivation.generation)
     }
 
-    /// Returns these sequence numbers together with the ID Context of the current keys. If the current keys were not
-    /// derived by rederivation, returns the numbers without an ID Context.
+    /// Returns the record `numbers` of sequence numbers together with the ID Context of the current keys. If the
+    /// current keys were not derived by rederivation, returns the record without an ID Context.
     pub(crate) fn named(&self, numbers: Numbers) -> Numbers {
         let theirs = self.rederivation.as_ref().and_then(|rederivation| rederivation.file.id_context.as_deref());
         match self.context.id_context().filter(|ours| self.rederives() && Some(*ours) != theirs) {
