@@ -41,8 +41,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     ///
     /// A connection number that was reserved can be revoked even if the [store has no connection with this
     /// number](Self::unaccounted). If the number was reserved for a peer that returned with a ticket of the previous
-    /// epoch, the server does not know which connection of the previous epoch this peer had. So the server then refuses
-    /// all tickets of the previous epoch, and requests the next epoch of the device.
+    /// epoch, the server does not know which connection of the previous epoch this peer had. So the server then accepts
+    /// no ticket of the previous epoch any more, and requests the next epoch of the device. No connection of the
+    /// present epoch continues in that next epoch.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoConnection`], [`DelegationError::Changed`] or
