@@ -30,7 +30,8 @@ impl Heard {
     }
 }
 
-/// Writes the request with this number: PUT /light.
+/// Writes the request with this number: PUT /light. The number is the record number, or a number that [`Requests`]
+/// gives to the request. The token of the request is made from it.
 ///
 /// # Errors
 /// [`BuildError`] if the frame has no space.
@@ -44,7 +45,7 @@ pub fn write(number: u64, is_on: bool, challenge: Option<Challenge>, frame: &mut
     message.payload(&[b'0' + u8::from(is_on)])
 }
 
-/// Returns true if a message is a response to the request with this number.
+/// Returns true if a message is a response to the request with the number `asked`: its token is made from this number.
 #[inline(always)]
 pub fn answers(message: &MessageRef<'_>, asked: u64) -> bool {
     let is_response = message.message_type() == MessageType::NonConfirmable && message.code().is_response();
@@ -58,7 +59,8 @@ const fn token(number: u64) -> [u8; 3] {
     [a, b, c]
 }
 
-/// The requests of a sender that numbers its requests itself, and does not use the numbers of records.
+/// The requests of a sender that gives its requests numbers of their own, and does not use record numbers as their
+/// numbers.
 pub struct Requests {
     next: u64,
     /// The number of the last request, or `None` if no response is expected.

@@ -1,5 +1,6 @@
 //! The datagrams between `axiom_sender`, `axiom_listener` and their controller, in the group of `axiom_group.rs`. The
-//! test `axiom_images` of `tegmen-testbed` makes the same datagrams with the core, and compares them with this file.
+//! test `axiom_images` of `tegmen-testbed` makes the same datagrams with the crate `tegmen`, and compares them with
+//! this file.
 
 /// PUT /light with the payload 1, in epoch 1.
 pub static REQUEST: [u8; 52] = [

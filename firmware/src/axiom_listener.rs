@@ -97,7 +97,7 @@ impl<F: Flash, R: Responses> Listener<F, R> {
             // A request that is not answered changes nothing else.
             let _ = self.answer(now, from, datagram);
         }
-        // Without numbers the next response is lost, and nothing else.
+        // If no record numbers can be reserved, only the next response is lost.
         let _ = self.group.reserve();
         rekeyed == Some(Rekeyed::Missed)
     }

@@ -46,8 +46,8 @@ struct Keys<F> {
     are_current: bool,
 }
 
-/// The parts of a listener without keys: the memory of the member, its cryptographic provider, and its numbers in flash
-/// memory.
+/// The parts from which the listener is made when its keys arrive: the value that stores the keys and the states of
+/// senders, the cryptographic provider, and the flash memory in which record numbers are reserved.
 pub type Parts<F> = (&'static mut Member<SENDERS, 0>, Provider, Kept<F>);
 
 impl<F: Flash> GroupMember<F> {
@@ -165,7 +165,8 @@ impl<F: Flash, X: OpenedRequest> node::Application<X> for Keys<F> {
         let Some(keys) = parse(response.payload()).filter(|_| response.code().is_success()) else { return };
         match &mut self.listener {
             Some(listener) => self.are_current = listener.group.catch_up(&keys).is_some(),
-            // Without numbers the member stays silent: its flash memory has a later epoch, or does not work.
+            // If no record numbers can be reserved, the member sends nothing: its flash memory has a later epoch, or
+            // does not work.
             None => {
                 let made =
                     self.parts.take().and_then(|(member, crypto, kept)| Provisioned::new(member, crypto, &keys, kept));

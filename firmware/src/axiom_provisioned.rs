@@ -11,7 +11,7 @@ use tegmen::buf::Frame;
 use tegmen::secret::Secret;
 use tegmen_flash::{Flash, Kept};
 
-/// A member of a group, with its keys and numbers.
+/// A member of a group, with its keys and its record numbers.
 pub struct Provisioned<F, const SENDERS: usize, const LISTENERS: usize> {
     /// The member. This is a reference, so that the states of hundreds of listeners are not moved.
     pub member: &'static mut Member<SENDERS, LISTENERS>,
@@ -22,15 +22,16 @@ pub struct Provisioned<F, const SENDERS: usize, const LISTENERS: usize> {
     association: Association<'static>,
     /// The random bytes of the controller: client random and server random.
     randoms: [[u8; 32]; 2],
-    /// The ends of the leases in flash memory, which [`packed`] encodes as one number.
+    /// The flash memory. It stores the epoch, and the ends of the reserved record numbers of requests and of responses.
+    /// [`packed`] encodes these three values as one number.
     kept: Kept<F>,
 }
 
 impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SENDERS, LISTENERS> {
-    /// Creates a member in the epoch of its provisioning. Its record numbers continue after the numbers in flash
-    /// memory. Returns `None` if the flash memory contains a later epoch, or does not work. In an epoch that is not in
-    /// the flash memory, the numbers begin at 0. So no other device may use the admission (the secrets of the member)
-    /// in `provisioning`. After a restart a member joins again, or is provisioned with the same keys.
+    /// Creates a member in the epoch of its provisioning. Its record numbers continue after the reserved record numbers
+    /// in flash memory. Returns `None` if the flash memory contains a later epoch, or does not work. In an epoch that
+    /// is not in the flash memory, the record numbers begin at 0. So no other device may use the admission (the secrets
+    /// of the member) in `provisioning`. After a restart a member joins again, or is provisioned with the same keys.
     pub fn new(
         member: &'static mut Member<SENDERS, LISTENERS>,
         crypto: Provider,
@@ -46,7 +47,7 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
 
     /// Takes the parameters that the controller sent because this member has missed a message. Returns `None` if the
     /// parameters are those of another group, of an earlier epoch, or of another admission of this member. Another
-    /// admission means that another device with the same credentials uses the same keys and the same numbers.
+    /// admission means that another device with the same credentials uses the same keys and the same record numbers.
     /// Parameters of the current epoch change nothing.
     pub fn catch_up(&mut self, provisioning: &Provisioning<'_>) -> Option<()> {
         if provisioning.admission.epoch == self.path.epoch() {
@@ -84,7 +85,8 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
         Some(result)
     }
 
-    /// Reserves numbers in flash memory if few are left. Returns `None` if the flash memory does not work.
+    /// Reserves more record numbers in flash memory if few reserved record numbers are left. Returns `None` if the
+    /// flash memory does not work.
     #[inline(never)]
     pub fn reserve(&mut self) -> Option<()> {
         let (requests, responses) = self.member.left();
@@ -100,8 +102,9 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
         Some(())
     }
 
-    /// Writes a request to the group into `out`. `write` writes the message; its argument is the number of the record.
-    /// Returns the number and the record. Returns `None` if no number is left, or `out` is full.
+    /// Writes a request to the group into `out`. `write` writes the CoAP message; its argument is the record number.
+    /// Returns the record number and the record. Returns `None` if no record number is left in this epoch, if the flash
+    /// memory does not work, or if the request does not fit `out`.
     #[inline(always)]
     pub fn request<'o>(
         &mut self,
@@ -120,7 +123,7 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
         Some((asked, out.get(start..end)?))
     }
 
-    /// Returns the numbers of the next request and of the next response.
+    /// Returns the record numbers of the next request and of the next response.
     pub const fn next(&self) -> (u64, u64) {
         let (end, (requests, responses)) = (self.member.reserve(0, 0), self.member.left());
         (end.requests.wrapping_sub(requests), end.responses.wrapping_sub(responses))
@@ -152,7 +155,7 @@ pub fn is_rekey_message(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|kind| *kind <= LAST_KIND)
 }
 
-/// The count of record numbers that a reservation contains.
+/// Number of record numbers that one call of [`Provisioned::reserve`] reserves for requests or for responses.
 const CHUNK: u64 = 256;
 /// The highest first byte of a rekey message.
 const LAST_KIND: u8 = 3;

@@ -14,8 +14,8 @@ use tegmen_flash::Flash;
 /// The sender, with space for the states of `LISTENERS` listeners.
 pub struct Sender<F, const LISTENERS: usize> {
     group: Provisioned<F, 0, LISTENERS>,
-    /// The number of the last request. `None` if there is no request, or if the request belongs to an earlier epoch.
-    /// The token of the request is made from this number.
+    /// The record number of the last request. `None` if there is no request, or if the request belongs to an earlier
+    /// epoch. The token of the request is made from the record number.
     asked: Option<u64>,
     /// The Echo value that the next request must repeat.
     challenge: Option<Challenge>,
@@ -28,7 +28,7 @@ impl<F: Flash, const LISTENERS: usize> Sender<F, LISTENERS> {
     }
 
     /// Writes the request that switches all lamps. Send it once, to the address of the group. Returns `None` if no
-    /// number is left, or `out` is full.
+    /// record number is left in this epoch, if the flash memory does not work, or if the request does not fit `out`.
     pub fn request<'o>(&mut self, is_on: bool, out: &'o mut [u8; REQUEST_LEN]) -> Option<&'o [u8]> {
         let Self { group, challenge, .. } = self;
         let (asked, request) =
@@ -45,7 +45,7 @@ impl<F: Flash, const LISTENERS: usize> Sender<F, LISTENERS> {
         if self.group.rekey(datagram) == Some(Rekeyed::Epoch) {
             (self.asked, self.challenge) = (None, None);
         }
-        // Without numbers the next request fails, and nothing else.
+        // If no record numbers can be reserved, only the next request fails.
         let _ = self.group.reserve();
         None
     }

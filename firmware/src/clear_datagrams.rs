@@ -1,6 +1,6 @@
 //! The datagrams of CoAP Uni (a request without protection to each listener) and CoAP Mul (one request without
 //! protection to all listeners). Both have the same requests. The test `scheme_images` of `tegmen-testbed` makes the
-//! same datagrams with the core, and compares them with this file.
+//! same datagrams with the crate `tegmen`, and compares them with this file.
 
 /// PUT /light with the payload 1.
 pub static REQUEST: [u8; 15] =

@@ -3,7 +3,8 @@
 
 /// The address of the other end.
 pub const PEER: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
-/// The bytes of the first records of the memory: epoch 1.
+/// The first records in the flash memory of the device. They contain epoch 1: its number, its device key and its ticket
+/// key.
 pub const MEMORY: [u8; 84] = [
     34, 152, 42, 253, 234, 113, 208, 83, 207, 86, 110, 139, 228, 126, 122, 56, 182, 85, 11, 20, 207, 114, 71, 78, 30,
     70, 45, 69, 143, 118, 163, 87, 16, 228, 138, 149, 87, 99, 91, 101, 164, 171, 21, 110, 95, 229, 159, 61, 0, 1, 110,

@@ -47,8 +47,9 @@ impl Flash for Pages {
     }
 }
 
-/// Starts an operation of the controller at this address, and waits until it is done. The processor waits anyway,
-/// because it runs code from the same memory.
+/// Starts an operation of the flash controller at `address` in the flash memory: sets `bit` ([`WRITE`] or [`ERASE`]) of
+/// the register FMC. Waits until the controller has cleared `bit`. The processor waits anyway, because it runs code
+/// from the same flash memory.
 fn work(address: usize, bit: u32) {
     MICROSECOND.write(PROCESSOR_MHZ - 1);
     ADDRESS.write(address as u32);

@@ -6,26 +6,28 @@
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
-/// Begins the measured region `id`, below [`REGIONS`].
+/// Stores the mark at which the measured region `id` begins. `id` must be below [`REGIONS`].
 #[inline(always)]
 pub fn mark_begin(id: u32) {
     Region::new(id).begin();
 }
 
-/// Ends the measured region `id`.
+/// Stores the mark at which the measured region `id` ends.
 #[inline(always)]
 pub fn mark_end(id: u32) {
     Region::new(id).end();
 }
 
-/// Runs `work`, and counts it as the region `id`.
+/// Runs `work` between the two marks of the measured region `id`, so that the instructions of `work` are counted in
+/// this region.
 #[inline(always)]
 pub fn measured<T>(id: u32, work: impl FnOnce() -> T) -> T {
     Region::new(id).measured(work)
 }
 
-/// A measured region that is chosen at run time. The value contains the address of the region's marks, so it costs no
-/// more than a region that is known at compile time.
+/// A measured region: the plugin `qemu/region.c` counts the instructions between the two marks of the region. A program
+/// can choose the region at run time. The value contains the address of the first mark, so such a region costs no more
+/// instructions than a region that is known at compile time.
 #[derive(Clone, Copy)]
 pub struct Region(usize);
 
@@ -41,7 +43,7 @@ impl Region {
         ((self.0 - MARKS) / 8) as u32
     }
 
-    /// Runs `work`, and counts it as this region.
+    /// Runs `work` between the two marks of this region, so that the instructions of `work` are counted in this region.
     #[inline(always)]
     pub fn measured<T>(self, work: impl FnOnce() -> T) -> T {
         self.begin();
@@ -104,7 +106,7 @@ impl Note {
     /// Maximum length of a name, in bytes.
     pub const NAME_LEN: usize = 24;
 
-    /// Makes a note that the region `id` measures the operation `name`.
+    /// Makes a note that the instructions of the operation `name` are counted in the measured region `id`.
     pub const fn operation(id: u32, name: &str) -> Self {
         assert!(id < REGIONS - 1, "the last one is that of stack_of");
         Self { kind: 1, value: id, name: padded(name) }
@@ -127,7 +129,8 @@ const fn padded(name: &str) -> [u8; Note::NAME_LEN] {
     out
 }
 
-/// Number of regions that an image can have.
+/// Number of measured regions that an image can have. The last region is the region of [`stack_of`].
 pub const REGIONS: u32 = 32;
-/// The address of the marks, the same as in link.x.
+/// The address of the words to which a program writes the marks of the measured regions: two words for each region.
+/// link.x contains the same address (`_marks`).
 const MARKS: usize = 0x2000_ff00;

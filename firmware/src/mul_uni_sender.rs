@@ -37,7 +37,7 @@ impl<F: Flash, const LISTENERS: usize> MulUniSender<F, LISTENERS> {
     }
 
     /// Writes the request that switches all lamps. Send it once, to the address of the group. Returns `None` if no
-    /// number is left, or `out` is full.
+    /// record number is left in this epoch, if the flash memory does not work, or if the request does not fit `out`.
     pub fn request<'o>(&mut self, is_on: bool, out: &'o mut [u8; REQUEST_LEN]) -> Option<&'o [u8]> {
         let Self { group, requests, .. } = self;
         group.request(out, |_, frame| requests.write(is_on, frame)).map(|(_, request)| request)
@@ -54,7 +54,7 @@ impl<F: Flash, const LISTENERS: usize> MulUniSender<F, LISTENERS> {
     ) -> (usize, Option<Heard>) {
         if is_rekey_message(datagram) {
             let _ = self.group.rekey(datagram);
-            // Without numbers the next request fails, and nothing else.
+            // If no record numbers can be reserved, only the next request fails.
             let _ = self.group.reserve();
             return (0, None);
         }

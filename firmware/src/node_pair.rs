@@ -32,8 +32,8 @@ pub struct Pair<C: Memory + 'static, S: Memory + 'static> {
 
 impl<C: Memory, S: Memory> Pair<C, S> {
     /// Makes both motes, and stores them in `client` and `server`. `client_parts` and `server_parts` make the optional
-    /// parts of the nodes. `with_oscore` protects the observation and the bodies with OSCORE, but not the PUTs that
-    /// `blink_client` sends every second.
+    /// parts of the nodes. If `with_oscore` is true, OSCORE protects the observation of the resource `blink`, and the
+    /// transfers of texts in blocks. It does not protect the PUTs that `blink_client` sends every second.
     pub fn new(
         (client, client_parts): (&'static Place<Mote<ClientOnly, C>>, impl FnOnce() -> C::Features),
         (server, server_parts): (&'static Place<Mote<ServerOnly, S>>, impl FnOnce() -> S::Features),
@@ -226,8 +226,9 @@ pub const fn notes<C: Memory, S: Memory>() -> [Note; 15] {
     ]
 }
 
-/// The numbers of the regions that count the work of the client in each exchange. The number plus [`SERVER`] is the
-/// region that counts the work of the server in the same exchange.
+/// The number of the measured region in which the instructions of the client in its first exchange are counted. The
+/// next constants are the numbers of the regions for other exchanges. The number plus [`SERVER`] is the number of the
+/// region for the server in the same exchange.
 const FIRST: u32 = 2;
 const NOTIFY: u32 = 4;
 const PUT: u32 = 6;

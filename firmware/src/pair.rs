@@ -39,7 +39,7 @@ impl Configured for Either {
 pub struct Node<T: Peers + 'static, R: Answers + 'static> {
     /// The endpoint.
     pub endpoint: Endpoint<&'static mut T, R>,
-    /// The [region](Region) that counts the work of this end, and the path to the other end.
+    /// The measured [region](Region) in which the instructions of this end are counted, and the path to the other end.
     pub end: &'static End,
     /// The session; `None` before it is established.
     pub session: Option<PeerId>,
@@ -141,17 +141,18 @@ impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
     }
 }
 
-/// The region that counts the work of the client, and the path from the client to the server.
+/// The measured region in which the instructions of the client are counted, and the path from the client to the server.
 pub static CLIENT: End = End { region: Region::new(0), path: THERE };
-/// The region that counts the work of the server, and the path from the server to the client.
+/// The measured region in which the instructions of the server are counted, and the path from the server to the client.
 pub static SERVER: End = End { region: Region::new(1), path: BACK };
 /// The path from the client to the server.
 pub const THERE: Path = Path { local: address(1), remote: address(2) };
 /// The path from the server to the client.
 pub const BACK: Path = Path { local: address(2), remote: address(1) };
 
-/// Notes for the measured operations of a handshake with public keys: the work of each end, in total and for each
-/// flight. The work on a flight includes the work to send the next flight.
+/// Notes for the measured operations of a handshake with public keys: the instructions of each end, in total and for
+/// each flight. If an end prepares its next flight while it processes a received flight, these instructions are counted
+/// for the received flight.
 pub const HANDSHAKE_NOTES: [Note; 13] = [
     Note::operation(CLIENT.region.id(), "handshake client"),
     Note::operation(SERVER.region.id(), "handshake server"),
@@ -168,20 +169,22 @@ pub const HANDSHAKE_NOTES: [Note; 13] = [
     Note::operation(flight_region(&SERVER, 6), "server flight 6"),
 ];
 
-/// The properties in which the two ends differ.
+/// The properties in which the two ends of an image differ. The ends are a client and a server.
 pub struct End {
-    /// The region that counts the work of the end.
+    /// The measured region in which the instructions of this end are counted.
     pub region: Region,
     /// The path from this end to the other end.
     pub path: Path,
 }
 
-/// Gives a handshake what it needs at an end with these roles: a key, a signature or a decision ([`Need`]).
+/// Answers the questions of a handshake ([`Need`]): the handshake asks for a key, a signature or a decision. The type
+/// that implements this trait is the role of the endpoint: client, server or both.
 pub trait Answers: Roles {
-    /// True if the answer depends on the need, and [`Self::answer`] returns it. If false, the answer to every need is
-    /// the pre-shared key.
+    /// True if [`Self::answer`] answers each [`Need`]. If false, the answer to each [`Need`] is one pre-shared key, and
+    /// [`Self::answer`] is not called.
     const LOOKS: bool = false;
-    /// True if the work on each flight is measured separately, in addition to the whole work.
+    /// True if the instructions for each flight of the handshake are counted in a region of their own, in addition to
+    /// the region of the end.
     const BY_FLIGHT: bool = false;
     /// The state that [`Self::answer`] keeps from one call to the next.
     type Kept: Default;
@@ -198,7 +201,8 @@ pub trait Answers: Roles {
     }
 }
 
-/// Gives a handshake with public keys what it needs. The keys of an end implement this trait.
+/// Answers the questions of a handshake with public keys: the handshake asks for a signature, or for a decision about
+/// the public key of the peer. The type with the credentials of an end implements this trait.
 pub trait Proves {
     /// See [`Answers::Kept`].
     type Kept: Default + 'static;
@@ -253,8 +257,9 @@ impl<T: Peers, R: Answers> Node<T, R> {
         worked::<R, _>(self.end, || self.endpoint.connect(cx, &self.end.path)).ok().map(|_| ())
     }
 
-    /// Sends to `other` all datagrams that this end has to send now. The other end answers a datagram immediately only
-    /// with a cookie, and this function delivers that answer. Returns false if there is nothing to send.
+    /// Sends to `other` all datagrams that this end has to send now. The only datagram that the other end sends
+    /// immediately as an answer is a HelloVerifyRequest, which contains a cookie. This function delivers the
+    /// HelloVerifyRequest to this end. Returns false if there is nothing to send.
     pub fn send_flight<const LEN: usize>(
         &mut self,
         cx: &mut Cx<'_, Provider>,
@@ -309,8 +314,8 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 
-    /// Gives a handshake what it needs. Returns true if the handshake needs one more answer after this answer. The
-    /// function is not inlined, so that its variables are not on the stack while records are handled.
+    /// Answers the [`Need`] of the handshake with the peer `id`. Returns true if the handshake then needs one more
+    /// answer. The function is not inlined, so that its variables are not on the stack while records are handled.
     #[inline(never)]
     fn give_key(&mut self, cx: &mut Cx<'_, Provider>, id: PeerId) -> bool {
         let Self { endpoint, end, kept, .. } = self;
@@ -348,8 +353,9 @@ impl<T: Peers, R: Answers> Node<T, R> {
     }
 }
 
-/// Runs `work`, and counts it as the work of an end on the current flight. The work on a flight is to send it, or to
-/// receive it and process its content.
+/// Runs `work`, and counts its instructions in the region of `end`. If [`Answers::BY_FLIGHT`] is true, also counts them
+/// in the region for the current flight at this end. The instructions for a flight send the flight, or receive it and
+/// process its content.
 #[inline(always)]
 fn worked<R: Answers, T>(end: &End, work: impl FnOnce() -> T) -> T {
     if R::BY_FLIGHT {
@@ -366,14 +372,15 @@ fn next_flight<R: Answers>() {
     }
 }
 
-/// Returns the number of the region that counts the work of an end on a flight, from 1 to 6.
+/// Returns the number of the measured region in which the instructions of `end` for the flight `flight` are counted.
+/// `flight` is from 1 to 6.
 pub const fn flight_region(end: &End, flight: u32) -> u32 {
     FLIGHTS + 6 * end.region.id() + flight - 1
 }
 
-/// The number of the current flight; 0 before the first flight.
+/// The number of the current flight of the handshake; 0 before the first flight.
 static FLIGHT: AtomicU32 = AtomicU32::new(0);
-/// The number of the first region that counts the work on a flight.
+/// The number of the measured region for flight 1 of the client. The regions for the other flights follow.
 const FLIGHTS: u32 = 8;
 
 /// Answers [`Need::Sign`] with a private key on secp256r1. The function is not inlined, so that its variables are not
@@ -392,9 +399,9 @@ pub fn sign<'a>(
 
 /// Length of the longest answer, which is a public key, in bytes.
 pub const ANSWER_LEN: usize = size_of::<PublicKey>();
-/// Number of the region that counts the protection of a record.
+/// The number of the measured region in which the instructions that protect a record are counted.
 pub const SEAL: u32 = 2;
-/// Number of the region that counts the opening of a record.
+/// The number of the measured region in which the instructions that verify and decrypt a record are counted.
 pub const OPEN: u32 = 3;
 
 /// Returns the address of an end: `fd00::` with the last byte `last`.

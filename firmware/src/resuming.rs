@@ -28,7 +28,7 @@ pub struct Side<S: Resumption, A> {
     pub ended: u8,
     /// The path from this node to the other node.
     pub path: Path,
-    /// The region that counts the work of the node.
+    /// The measured region in which the instructions of the node are counted.
     pub region: Region,
 }
 

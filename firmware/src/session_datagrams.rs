@@ -1,8 +1,8 @@
 //! The datagrams of DTLS Uni-Uni (a request over a DTLS session to each listener) and DTLS Mul-Uni (one request to the
 //! group, and responses over DTLS sessions). Both have the same handshake and the same responses. The first request and
 //! the rekey messages of DTLS Mul-Uni are in `axiom_datagrams.rs`. The crypto provider of motes has drawn the random
-//! bytes. The test `scheme_images` of `tegmen-testbed` makes the same datagrams with the core, and compares them with
-//! this file.
+//! bytes. The test `scheme_images` of `tegmen-testbed` makes the same datagrams with the crate `tegmen`, and compares
+//! them with this file.
 
 /// ClientHello.
 pub static HELLO: [u8; 75] = [

@@ -9,15 +9,17 @@
 //! done   '.' 1
 //! ```
 //!
-//! A mote does nothing between turns. In a turn the mote runs to completion: it sends its packets, and then `done`. Its
-//! packets depend only on its seed and on the turns that it received.
+//! After each `turn`, the mote does everything that is due at the given time: it processes the packet, sends its
+//! packets, and then sends `done`. Until the next `turn` it does nothing. Its packets depend only on its seed and on
+//! the turns that it received.
 
 use super::mote::{Application, Mote};
 use super::uart;
 use tegmen::time::Instant;
 use tegmen_lowpan::slip::encode;
 
-/// Runs the turn in a frame, and then sends `done`. Ignores other frames.
+/// Processes the frame `turn` of the simulator: sets the clock of the mote, processes the IPv6 packet or the timers,
+/// and then sends `done`. Ignores other frames.
 pub fn take_turn<A: Application>(mote: &mut Mote<A::Roles>, application: &mut A, frame: &mut [u8]) {
     let Some((&mut TURN, rest)) = frame.split_first_chunk_mut() else { return };
     let Some((&mut now, packet)) = rest.split_first_chunk_mut() else { return };
@@ -30,7 +32,7 @@ pub fn take_turn<A: Application>(mote: &mut Mote<A::Roles>, application: &mut A,
     encode(&DONE).for_each(uart::send);
 }
 
-/// The first bytes of a turn, before the time.
+/// The first bytes of the frame `turn`, with which the simulator sets the clock of the mote. The time follows.
 pub const TURN: [u8; 2] = *b"*\x01";
-/// The whole frame that ends a turn.
+/// The whole frame `done`, with which the mote reports that it has processed a `turn`.
 pub const DONE: [u8; 2] = *b".\x01";

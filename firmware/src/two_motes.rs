@@ -23,15 +23,17 @@ pub fn make<R: Configured, M: Memory>(
     place.fill(|| Mote::new(now, start(node), features()))
 }
 
-/// Returns the [`Start`] that a bridge would send to the mote with this number. Mote 1 is the client of mote 2.
+/// Returns the [`Start`] that a bridge would send to the mote with the number `node`. Mote 1 is the client of mote 2.
 pub fn start(node: u8) -> Start {
     let ip = |last| [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
     let peer = (node == 1).then_some(Address { ip: ip(2), port: 5684, scope: 0 });
     Start { seed: Secret::new([node; 32]), ip: ip(node), peer }
 }
 
-/// Lets the two motes answer each other until neither has a packet to send. Counts the messages of a session as the
-/// region `in_session` for the client, and as the region `in_session + SERVER` for the server.
+/// Lets the two motes answer each other until neither has a packet to send. For packets with application data, the
+/// instructions of the client are counted in the measured region `in_session`, and the instructions of the server in
+/// the region `in_session + SERVER`. For all other packets, they are counted in the regions `HANDSHAKE` and
+/// `HANDSHAKE + SERVER`.
 pub fn converse<A: Application<M>, M: Memory, B: Application<N>, N: Memory>(
     (client, asking): (&mut Mote<A::Roles, M>, &mut A),
     (server, serving): (&mut Mote<B::Roles, N>, &mut B),
@@ -68,10 +70,10 @@ fn deliver<A: Application<M>, M: Memory>(
     }
 }
 
-/// The region that counts the work of the client in handshakes. Each region of the client has an even number. The
-/// region with the next number counts the same work of the server.
+/// The number of the measured region in which the instructions of the client in handshakes are counted. All regions of
+/// the client have even numbers. The next higher number is that of the region for the server in the same exchange.
 pub const HANDSHAKE: u32 = 0;
-/// The difference between a region of the client and the corresponding region of the server.
+/// The number of a measured region of the server, minus the number of the region of the client for the same exchange.
 pub const SERVER: u32 = 1;
 /// The offset of the record in a packet, after the headers of IPv6 and UDP.
 const RECORD: usize = 48;

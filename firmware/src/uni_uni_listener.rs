@@ -1,4 +1,5 @@
-//! The listener of DTLS Uni-Uni. It answers requests over the DTLS session of the sender.
+//! A listener (a lamp) in a group with the scheme DTLS Uni-Uni: a sender sends its request to each listener over a
+//! separate DTLS session. The listener sends its response over the same session.
 
 use super::lamp::{Lamp, SENDERS, is_request};
 use super::sessions::{AROUND, OUT_LEN, Sessions, Taken};
@@ -10,7 +11,7 @@ use tegmen::dtls::ServerOnly;
 use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::Instant;
 
-/// The listener of DTLS Uni-Uni.
+/// A listener that receives requests, and sends responses, over DTLS sessions with the senders.
 pub struct UniUniListener {
     sessions: Sessions<ServerOnly, SENDERS>,
     lamp: Lamp,

@@ -1,5 +1,5 @@
-//! The sender of DTLS Uni-Uni. It opens a session with each listener of the group, and sends a request to each listener
-//! over the session with this listener.
+//! The sender in a group of lamps with the scheme DTLS Uni-Uni. It opens a session with each listener of the group, and
+//! sends a request to each listener over the session with this listener.
 
 use super::asking::{Heard, REQUEST_LEN, Round};
 use super::sessions::{AROUND, OUT_LEN, Sessions, Taken};

@@ -65,8 +65,10 @@ fn run() -> Option<()> {
     (leds::SHOWN.load(Ordering::Relaxed) == 6).then_some(())
 }
 
-/// The numbers of the regions that count the work of the client in each exchange. The number plus [`SERVER`] is the
-/// region that counts the work of the server in the same exchange.
+/// The number of the measured region in which the instructions of the client in the second PUT are counted, without the
+/// instructions that send this PUT. `FIRST` is the number for the first PUT, and `SEND` is the number for the
+/// instructions that send the second PUT. The number plus [`SERVER`] is the number of the region for the server in the
+/// same exchange.
 const REQUEST: u32 = 2;
 const FIRST: u32 = 4;
 const SEND: u32 = 6;

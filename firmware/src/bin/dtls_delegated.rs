@@ -104,7 +104,8 @@ fn run() -> Option<()> {
     refused.is_none().then_some(())
 }
 
-/// Selects the regions that count the work of both ends: `region` for the client, and the next region for the server.
+/// Selects the measured regions in which the instructions of the following steps are counted: `region` for the client,
+/// and `region + 1` for the server.
 fn count(client: &mut Node, server: &mut Node, region: u32) {
     (client.region, server.region) = (Region::new(region), Region::new(region + 1));
 }

@@ -67,7 +67,7 @@ struct Member {
     other: &'static mut [Other; 1],
 }
 
-/// Makes a member of the group, with a lease of sequence numbers.
+/// Makes a member of the group, with reserved sequence numbers.
 #[inline(never)]
 fn member(
     crypto: &mut Provider,
@@ -84,7 +84,7 @@ fn member(
     };
     let derive = || derived.fill(|| Context::new::<Provider>(&parameters, ourselves, &MANAGER));
     let context = measured(DERIVE, derive)?.as_mut().ok()?;
-    // A mote writes the end of the lease to its flash memory first.
+    // A mote first writes the end of its reserved sequence numbers to its flash memory.
     context.lease_mut().extend(32);
     let id = Id::new(&[theirs.id])?;
     let window = Some(ReplayWindow::new());

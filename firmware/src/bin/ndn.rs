@@ -263,7 +263,7 @@ impl Mote {
     #[inline(never)]
     fn encrypt(&mut self, crypto: &mut Provider) -> Option<()> {
         let mut publisher = Publisher::resume(ContentKey::new(Secret::new([black_box(7); 16])), 0);
-        // A mote writes the end of the lease to its flash memory first.
+        // A mote first writes the end of its reserved versions to its flash memory.
         publisher.extend(32);
         let (mut name, mut content) = ([0; NAME], [0; 16]);
         let (name, content) = (&mut Writer::new(&mut name), &mut Writer::new(&mut content));

@@ -68,7 +68,7 @@ fn context(sender_id: &[u8], recipient_id: &[u8]) -> Option<Context> {
         aead: Aead::AesCcm16_64_128,
     };
     let mut context = Context::new::<Provider>(&parameters).ok()?;
-    // A mote writes the end of the lease to its flash memory first.
+    // A mote first writes the end of its reserved sequence numbers to its flash memory.
     context.lease_mut().extend(64);
     Some(context)
 }

@@ -42,7 +42,7 @@ fn run() -> Option<()> {
     hear(client, crypto, &mut pending, response.bytes_mut())
 }
 
-/// Makes one end of the context, with a lease of sequence numbers.
+/// Makes one end of the OSCORE context, with reserved sequence numbers.
 #[inline(never)]
 fn context(place: &'static Derived, sender_id: u8, recipient_id: u8) -> Option<&'static mut Context> {
     let parameters = Parameters {
@@ -54,7 +54,7 @@ fn context(place: &'static Derived, sender_id: u8, recipient_id: u8) -> Option<&
         aead: Aead::AesCcm16_64_128,
     };
     let context = measured(DERIVE, || place.fill(|| Context::new::<Provider>(&parameters)))?.as_mut().ok()?;
-    // A mote writes the end of the lease to its flash memory first.
+    // A mote first writes the end of its reserved sequence numbers to its flash memory.
     context.lease_mut().extend(32);
     Some(context)
 }
