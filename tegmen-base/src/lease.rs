@@ -1,11 +1,11 @@
-//! Numbers that never repeat, even after a power cut. A lease covers a range of numbers, and its end is stored before
-//! the first number of the lease is used (RFC 8613, appendix B.1.1).
+//! Numbers that never repeat, even after a power cut, for example sequence numbers. A lease is a reserved range of
+//! numbers. Its end is stored durably before the first number of the range is used (RFC 8613, appendix B.1.1).
 //!
 //! A counter in memory is lost at a power cut, and a counter that is stored at each step wears out the flash memory.
 //! Therefore only the end of the lease is stored. After a restart, numbers continue from this end, and the remaining
 //! numbers of the old lease are never used.
 
-/// Numbers that may be used: from `next` up to `end - 1`.
+/// A reserved range of numbers. The numbers from `next` up to `end - 1` are not used yet, and may be used.
 #[derive(Debug)]
 pub struct Lease {
     next: u64,
@@ -13,42 +13,43 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Continues with the number `kept`: the last stored end of the lease, or 0 if none was stored. No number may be
-    /// used until [`Self::extend`].
+    /// Continues with the number `kept`. It is the end of the reserved range that was last stored durably, or 0 if none
+    /// was stored. No number may be used until [`Self::extend`].
     pub const fn resume(kept: u64) -> Self {
         Self { next: kept, end: kept }
     }
 
-    /// Returns the number that is used next.
+    /// Returns the number that [`Self::take`] returns next, without using it.
     pub const fn next(&self) -> u64 {
         self.next
     }
 
-    /// Returns one more than the last number that may be used.
+    /// Returns the end of the reserved range: one more than the last number that [`Self::take`] may return.
     pub const fn end(&self) -> u64 {
         self.end
     }
 
-    /// Returns how many numbers the lease still has.
+    /// Returns how many reserved numbers are not used yet.
     pub const fn left(&self) -> u64 {
         self.end.saturating_sub(self.next)
     }
 
-    /// Allows all numbers below `kept`, the new end of the lease. The caller must have stored this end durably. An end
-    /// below the current end changes nothing.
+    /// Reserves all numbers below `kept`, which becomes the new end of the reserved range. The caller must already have
+    /// stored `kept` durably. If `kept` is below the current end, nothing changes.
     pub const fn extend(&mut self, kept: u64) {
         if kept > self.end {
             self.end = kept;
         }
     }
 
-    /// Gives up the remaining numbers. No number may be used until [`Self::extend`].
+    /// Gives up the reserved numbers that are not used yet. No number may be used until [`Self::extend`].
     pub const fn stop(&mut self) {
         self.end = self.next;
     }
 
-    /// Takes the next number. Each number is returned once. Returns `None` at the end of the lease. The caller then
-    /// stores a new end, and calls [`Lease::extend`] with it.
+    /// Returns the next number of the reserved range, and counts it as used. Each number is returned once. Returns
+    /// `None` if no reserved number is left. The caller then stores a higher end durably, and calls [`Lease::extend`]
+    /// with it.
     pub const fn take(&mut self) -> Option<u64> {
         if self.next >= self.end {
             return None;

@@ -40,11 +40,11 @@ pub enum Repeat {
     /// No effect. This is the case for GET and FETCH, and for a received response, whose reply is only an
     /// acknowledgement.
     Safe,
-    /// The state is the same as after the first time: PUT, DELETE and iPATCH. The same holds for a request that the
-    /// OSCORE context would refuse the second time.
+    /// The state of the resource is the same as after the first execution: PUT, DELETE and iPATCH. The same holds for a
+    /// request that the OSCORE context would refuse the second time.
     Idempotent,
-    /// The state changes again: POST and PATCH. The storage must remember for EXCHANGE_LIFETIME that the request was
-    /// handled.
+    /// The second execution changes the state of the resource again, so the request must not be executed twice: POST,
+    /// PATCH, and each unknown method. The storage must remember for EXCHANGE_LIFETIME that the request was handled.
     Never,
 }
 
@@ -137,7 +137,8 @@ pub struct Late {
 pub enum Waiting {
     /// No event: the exchange has ended.
     Nothing,
-    /// An acknowledgement, or a response that replaces it. The message is retransmitted until then.
+    /// An acknowledgement, or a response that replaces the acknowledgement. Until one of them arrives, the message of
+    /// the exchange is retransmitted.
     Acknowledgement,
     /// The response to a non-confirmable request.
     Response,

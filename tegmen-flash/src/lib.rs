@@ -1,6 +1,6 @@
-//! Stores one number in two pages of flash memory. The number can only become higher. A mote uses it to reserve message
-//! numbers: the mote may use only message numbers below the stored number, which is the end of its lease
-//! (`tegmen::oscore::Lease`).
+//! Stores one number in two pages of flash memory. The number can only become higher. A mote uses it to reserve
+//! sequence numbers: the mote may use only sequence numbers below the stored number. The stored number is the end of a
+//! reserved range (`tegmen::oscore::Lease`).
 //!
 //! The crate appends each new value to a page, as a record with a checksum. When the page is full, the crate erases the
 //! other page and continues there. After a power cut during a write or an erasure, the last complete record is still
@@ -76,8 +76,8 @@ pub struct Kept<F> {
     value: u64,
 }
 
-/// The error that neither page contains a record: the number is lost, or was never stored. Call [`Kept::format`] only
-/// if the keys were never used.
+/// The error that neither page contains a valid record: the stored number is lost, or no number was ever stored. If the
+/// number reserves sequence numbers for keys, call [`Kept::format`] only if these keys were never used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lost;
 

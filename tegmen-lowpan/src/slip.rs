@@ -147,10 +147,10 @@ impl Control {
     /// Length of the longest control frame in bytes, before SLIP encodes the frame.
     pub const MAX_LEN: usize = 2 + 32 + 16 + 18;
 
-    /// Reads a frame that is not an IPv6 packet.
+    /// Reads a control frame: a frame that is not an IPv6 packet.
     ///
     /// # Errors
-    /// [`NotControl`] unless the bytes are exactly one of the two frames, in the supported version.
+    /// [`NotControl`] unless the bytes are exactly one frame `seed please` or `start` of version 1.
     pub fn parse(frame: &[u8]) -> Result<Self, NotControl> {
         let mut reader = Reader::new(frame);
         let control = match reader.array()? {

@@ -93,11 +93,11 @@ impl Fib for Routes<'_> {
     }
 }
 
-/// An entry of [`FixedPit`], and its name.
+/// An entry of [`FixedPit`], and the name in its Interest.
 #[derive(Debug)]
 struct Place<const NAME: usize, const ASKED: usize, const SENT: usize> {
     entry: Entry<FixedList<InRecord<()>, ASKED>, FixedList<OutRecord, SENT>>,
-    /// The time of the timer, as the number of units of [`Tick`] before the end of the entry.
+    /// The time between the expiry of the timer and the expiry of the Interest, in units of [`Tick`].
     timer: u16,
     matches: Matches,
     len: u8,
@@ -136,9 +136,10 @@ impl Matches {
 /// `ASKED` faces that wait for it, and is sent to at most `SENT` next hops. After the removal of an Interest, the table
 /// remembers its nonces, at most `DEAD` in total.
 ///
-/// Interests with parameters or with a ForwardingHint are not accepted. An entry stores its timer as a time before its
-/// end, at most 67 seconds. So an Interest with a longer lifetime is retransmitted only in its last 67 seconds. The
-/// Interests of one face can use at most three quarters of the table.
+/// Interests with parameters or with a ForwardingHint are not accepted. The table stores the timer of an Interest as
+/// the time between the expiry of the timer and the expiry of the Interest. This time is at most 67 seconds. So an
+/// Interest with a longer lifetime is retransmitted only in its last 67 seconds. The Interests of one face can use at
+/// most three quarters of the table.
 #[derive(Debug)]
 pub struct FixedPit<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize> {
     places: [Option<Place<NAME, ASKED, SENT>>; N],

@@ -1,6 +1,6 @@
 //! NDNLPv2, the link protocol: a packet or a fragment of a packet, with fields for the next hop.
 //!
-//! An Interest or a Data packet without fields is sent unchanged.
+//! An Interest or a Data packet that needs none of these fields is sent without an LpPacket around it.
 
 use crate::MAX_HEAD;
 use crate::error::Error;
@@ -58,7 +58,8 @@ pub struct Part {
     pub count: u64,
 }
 
-/// An LpPacket, or an Interest or a Data packet without fields.
+/// An LpPacket of NDNLPv2. It can also be an Interest or a Data packet without an LpPacket around it. Then `fragment`
+/// is this packet, and all other fields are `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LpPacket<'p> {
     /// A packet, or a fragment of a packet. `None` if the LpPacket has only fields.

@@ -2,8 +2,8 @@
 //!
 //! A producer has one key. The nonce is the beginning of the SHA-256 digest of the whole name, and the tag follows the
 //! content. So two contents with the same name would have the same nonce. Therefore a [`Publisher`] appends a version
-//! to each name. Versions come from a [`Lease`], whose end is stored before the first version of the lease is used. So
-//! no version is used twice, even after a power cut.
+//! to each name. Versions come from a reserved range ([`Lease`]), whose end is stored durably before the first version
+//! of the range is used. So no version is used twice, even after a power cut.
 
 use crate::error::WriteError;
 use crate::name::{Component, Name};
@@ -70,7 +70,8 @@ pub struct Publisher {
 /// The reason why a content cannot be published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PublishError {
-    /// The lease of versions has ended: store a new end, then call [`Publisher::extend`].
+    /// All reserved versions are used: store a higher end of the reserved versions durably, then call
+    /// [`Publisher::extend`] with it.
     NoVersion,
     /// The name or the content does not fit into its buffer.
     Full,
@@ -112,19 +113,20 @@ impl From<Unsupported> for PublishError {
 }
 
 impl Publisher {
-    /// Continues with versions from `stored` on. `stored` is the last stored end of the lease for this key, or 0 for a
-    /// new key. A producer that has lost the stored end must use a new key. Nothing can be published until
-    /// [`Self::extend`].
+    /// Continues with versions from `stored` on. `stored` is the end of the reserved versions that was last stored for
+    /// this key, or 0 for a new key. A producer that has lost the stored end must use a new key. Nothing can be
+    /// published until [`Self::extend`].
     pub const fn resume(key: ContentKey, stored: u64) -> Self {
         Self { key, versions: Lease::resume(stored) }
     }
 
-    /// Allows all versions below `stored`, an end that was just stored durably.
+    /// Reserves all versions below `stored`. The caller must already have stored this number durably, so that no
+    /// version is used twice after a restart.
     pub const fn extend(&mut self, stored: u64) {
         self.versions.extend(stored);
     }
 
-    /// Returns the number of versions that remain.
+    /// Returns how many reserved versions are not used yet.
     pub const fn left(&self) -> u64 {
         self.versions.left()
     }
@@ -133,7 +135,7 @@ impl Publisher {
     /// contains the content before the call, and afterwards the encrypted content and the tag. Returns the version.
     ///
     /// # Errors
-    /// [`PublishError`]. The version is then lost, except after [`PublishError::NoVersion`].
+    /// [`PublishError`]. After each error except [`PublishError::NoVersion`], the version is used up.
     pub fn publish<C: Crypto>(
         &mut self,
         crypto: &mut C,

@@ -63,11 +63,11 @@ fn a_name_or_a_content_that_does_not_fit_takes_a_version_all_the_same() {
     assert_eq!(publisher.left(), CHUNK - 3);
 }
 
-/// A producer whose power can be cut at any step. If `keeps` is false, it has a fault: it uses a lease before it has
-/// stored the end of the lease.
+/// A producer whose power can be cut at any step. If `keeps` is false, it has a fault: it uses reserved versions before
+/// it has stored the end of the reserved versions.
 struct Producer {
     publisher: Publisher,
-    /// The stored end of the lease, which is not lost in a power cut.
+    /// The stored end of the reserved versions, which is not lost in a power cut.
     stored: u64,
     keeps: bool,
 }
@@ -77,7 +77,7 @@ impl Producer {
         self.publisher = Publisher::resume(key(), self.stored);
     }
 
-    /// Extends the lease. `cut` is true if the power fails before the end of the lease is stored.
+    /// Reserves more versions. `cut` is true if the power fails before the end of the reserved versions is stored.
     fn extend(&mut self, cut: bool) {
         let end = self.stored + CHUNK;
         if !self.keeps {

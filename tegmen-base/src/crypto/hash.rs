@@ -214,14 +214,16 @@ impl<const LEN: usize> Hmac<LEN> {
         optimization_barrier(self);
     }
 
-    /// Prepares `key`, whose parts are concatenated. A key above 64 bytes is hashed first (RFC 2104, section 2).
+    /// Makes a value with the key `key`, whose parts are concatenated. A key above 64 bytes is hashed first (RFC 2104,
+    /// section 2).
     pub fn new<C: Crypto>(key: &[&[u8]]) -> Self {
         let mut made = Self::none();
         made.set::<C>(key);
         made
     }
 
-    /// Does the same as [`Self::new`], and replaces the key.
+    /// Replaces the key by `key`, whose parts are concatenated. A key above 64 bytes is hashed first (RFC 2104, section
+    /// 2).
     #[inline(never)]
     pub fn set<C: Crypto>(&mut self, key: &[&[u8]]) {
         let mut hash = Running::<LEN>::none();

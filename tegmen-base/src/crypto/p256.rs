@@ -189,7 +189,8 @@ pub(crate) fn sign<C: Crypto>(
     signing.sign(&mut machine, out)
 }
 
-/// The numbers with which a signature is computed.
+/// The four numbers from which a signature is computed: the private key, the hash of the message, the secret number
+/// (nonce), and a random number that blinds the other three.
 struct Signing {
     key: Number,
     hash: Number,

@@ -9,9 +9,9 @@ use super::modulus::{Exponent, N, ONE, P, Wide, Words, read, sum};
 use crate::crypto::{MAX_SHARE, NotAuthentic};
 use zeroize::optimization_barrier;
 
-/// The memory of a computation, wiped on drop.
+/// The memory of a computation with points of the curve. It is wiped on drop.
 pub(super) struct Machine {
-    /// The numbers of the first point, the numbers of the second point, and other numbers: see [`Register`].
+    /// The coordinates of the first point, the coordinates of the second point, and other numbers: see [`Register`].
     registers: [[Words; 3]; 4],
     pub(super) wide: Wide,
 }
@@ -60,7 +60,7 @@ const fn sub(to: Register, a: Register, b: Register) -> Step {
     Step(Operation::Subtract, to, a, b)
 }
 
-/// Adds the second point to the first (algorithm 4). Overwrites the second point.
+/// Adds the second point to the first (algorithm 4 of Renes, Costello and Batina). Overwrites the second point.
 static ADDITION: [Step; 43] = [
     mul(T0, X1, X2),
     mul(T1, Y1, Y2),
@@ -107,7 +107,7 @@ static ADDITION: [Step; 43] = [
     add(Z1, Z1, T1),
 ];
 
-/// Doubles the first point (algorithm 6).
+/// Doubles the first point (algorithm 6 of Renes, Costello and Batina).
 static DOUBLING: [Step; 34] = [
     mul(T0, X1, X1),
     mul(T1, Y1, Y1),
@@ -162,8 +162,8 @@ static EQUATION: [Step; 8] = [
 ];
 
 impl Machine {
-    /// A machine whose registers are zero. Do not move a machine after its use, so that there is no copy of its
-    /// secrets.
+    /// A [`Machine`], the memory of a computation with points, that contains only zeros. Do not move a machine after
+    /// its use, so that there is no copy of its secrets.
     pub(super) const ZERO: Self = Self { registers: [[[0; 8]; 3]; 4], wide: Wide::ZERO };
 
     /// Loads an uncompressed point (SEC 1, section 2.3.4) as the second point.
