@@ -1,11 +1,12 @@
-//! The rules of a response cache (RFC 7252, section 5.6) and of a caching proxy (section 5.7).
+//! The rules of a response cache (RFC 7252, section 5.6) and of a caching proxy (RFC 7252, section 5.7).
 //!
 //! [`in_request`] and [`in_response`] return the treatment of an option by a proxy (RFC 7252, sections 5.4.2 and
-//! 5.7.1). [`write_resource`] and [`write_variant`] write the cache key of a request (section 5.4.6). [`lifetime`]
-//! returns the time for which a response is fresh (sections 5.6.1, 5.9 and 5.10.5). [`changes`] is true for a request
-//! that makes stored responses invalid (section 5.9.1). [`merge`] updates a stored response (section 5.6.2). [`Cache`]
-//! applies these rules to stored responses. The owner of the [`Cache`] supplies the memory for stored responses as a
-//! [`CacheStorage`]. [`FixedCache`] is such a memory for devices: an array of a fixed size.
+//! 5.7.1). [`write_resource`] and [`write_variant`] write the cache key of a request (RFC 7252, section 5.4.6).
+//! [`lifetime`] returns the time for which a response is fresh (RFC 7252, sections 5.6.1, 5.9 and 5.10.5). [`changes`]
+//! is true for a request that makes stored responses invalid (RFC 7252, section 5.9.1). [`merge`] updates a stored
+//! response (RFC 7252, section 5.6.2). [`Cache`] applies these rules to stored responses. The owner of the [`Cache`]
+//! supplies the memory for stored responses as a [`CacheStorage`]. [`FixedCache`] is such a memory for devices: an
+//! array of a fixed size.
 
 mod fixed;
 

@@ -201,7 +201,7 @@ pub enum Part {
     /// The inner options of a request: class E.
     InsideRequest,
     /// The inner options of a response: class E. The inner Observe has no value, because the OSCORE sequence numbers
-    /// give the order of notifications (section 4.1.3.5.2).
+    /// give the order of notifications (RFC 8613, section 4.1.3.5.2).
     InsideResponse,
 }
 

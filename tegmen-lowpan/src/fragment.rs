@@ -299,7 +299,8 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
 
     /// Records that the bytes from `start` to `end` have arrived. Accepts a repeated fragment. Drops the packet if the
     /// fragment overlaps other fragments only in part, or if its end is after the end of the packet. Only the last
-    /// fragment may end at an offset that is not a multiple of eight: otherwise drops the packet, too (section 5.3).
+    /// fragment may end at an offset that is not a multiple of eight: otherwise drops the packet, too (RFC 4944,
+    /// section 5.3).
     fn mark(&mut self, index: usize, start: usize, end: usize) -> Result<(), FragmentError> {
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         let len = usize::from(slot.len);
@@ -408,7 +409,7 @@ impl From<iphc::HeaderError> for FragmentError {
     }
 }
 
-/// The time limit for the fragments of a packet (section 5.3).
+/// The time limit for the fragments of a packet (RFC 4944, section 5.3).
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 const TIMEOUT_MICROS: u64 = TIMEOUT.as_micros() as u64;
 /// Length of the longest packet in bytes: the largest number of 11 bits.

@@ -157,7 +157,7 @@ impl Header {
     }
 
     /// Returns true if the frame leaves out the source PAN, because both addresses are present and in the same network
-    /// (section 7.2.1.1.5).
+    /// (IEEE 802.15.4-2006, section 7.2.1.1.5).
     fn compresses_pan(&self) -> bool {
         !self.destination.is_empty() && !self.source.is_empty() && self.destination_pan == self.source_pan
     }
@@ -180,7 +180,7 @@ impl Header {
         let (destination_mode, source_mode) = ((control >> 10) & 3, control >> 14);
         let sequence = bytes.u8()?;
         if frame_type == FrameType::Acknowledgement {
-            // It has no addresses (section 7.2.2.3).
+            // It has no addresses (IEEE 802.15.4-2006, section 7.2.2.3).
             if destination_mode != 0 || source_mode != 0 {
                 return Err(FrameError::Unsupported);
             }
@@ -279,7 +279,8 @@ pub fn write<'t>(header: &Header, payload: &[u8], out: &'t mut [u8]) -> Result<&
     Ok(writer.finish())
 }
 
-/// Computes the FCS: CRC-16 of ITU-T, lowest bit first, with the initial value zero (section 7.2.1.9).
+/// Computes the FCS: CRC-16 of ITU-T, lowest bit first, with the initial value zero (IEEE 802.15.4-2006, section
+/// 7.2.1.9).
 pub fn checksum(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc: u16, &byte| {
         (0..8).fold(crc ^ u16::from(byte), |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0x8408 } else { crc >> 1 })

@@ -143,7 +143,7 @@ fn write(packet: &[u8], hop: &Hop, contexts: &[Context], out: &mut Writer<'_>) -
     Ok(udp)
 }
 
-/// Writes LOWPAN_NHC for UDP (section 4.3), with the checksum.
+/// Writes LOWPAN_NHC for UDP (RFC 6282, section 4.3), with the checksum.
 fn write_udp(source: u16, destination: u16, checksum: u16, out: &mut Writer<'_>) -> Result<(), Full> {
     let ([source_high, source_low], [destination_high, destination_low]) =
         (source.to_be_bytes(), destination.to_be_bytes());
@@ -169,7 +169,8 @@ fn udp_len_is_implied(payload: &[u8]) -> bool {
 /// The form in which an address is compressed: the mode bits in the header, the context, and the bytes of the address
 /// that follow the header (inline).
 struct Choice {
-    /// The mode bits: SAC and SAM for a source address; M, DAC and DAM for a destination address (section 3.1.1).
+    /// The mode bits: SAC and SAM for a source address; M, DAC and DAM for a destination address (RFC 6282, section
+    /// 3.1.1).
     mode: u16,
     context: u8,
     inline: Inline,
@@ -183,7 +184,7 @@ enum Inline {
     /// The second byte and the last bytes of the address are written. The value is the number of the last bytes.
     SecondAndLast(usize),
     /// The second byte, the third byte and the last four bytes are written. This is the form for a multicast address
-    /// that contains a unicast prefix (section 3.2.4).
+    /// that contains a unicast prefix (RFC 6282, section 3.2.4).
     Prefixed,
 }
 
@@ -263,7 +264,8 @@ impl Choice {
 
 /// Restores the interface identifier of an IPv6 address. Returns 16 bytes: the first 8 bytes are zero, and the last 8
 /// bytes are the interface identifier. The frame contains the last `len` bytes of the address, which are also the last
-/// bytes of `inline`. If `len` is 0, the interface identifier is computed from the link address (section 3.2.2).
+/// bytes of `inline`. If `len` is 0, the interface identifier is computed from the link address (RFC 6282, section
+/// 3.2.2).
 fn assemble(len: usize, inline: &[u8; 16], link: &LinkAddress) -> Option<[u8; 16]> {
     let id = match (len, inline) {
         (0, _) => link.interface_id()?,
@@ -288,7 +290,7 @@ pub struct Decompressed {
     /// Number of bytes of uncompressed headers that were written.
     pub written: usize,
     /// True if the sender left out the UDP checksum. The checksum in the uncompressed headers is then zero, and the
-    /// caller must compute it after the whole datagram has arrived (section 4.3.2).
+    /// caller must compute it after the whole datagram has arrived (RFC 6282, section 4.3.2).
     pub checksum_elided: bool,
 }
 

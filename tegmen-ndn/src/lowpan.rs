@@ -28,10 +28,10 @@ pub const PAGE: u8 = 0xfe;
 /// Number of free bytes that an empty frame must have at its front, so that [`compress`] can write the headers there.
 pub const HEADROOM: usize = 10;
 
-/// The HopLimit that represents an Interest without HopLimit (section 5.3.2).
+/// The HopLimit that represents an Interest without HopLimit (RFC 9139, section 5.3.2).
 pub const DEFAULT_HOP_LIMIT: u8 = 255;
 
-/// A prefix that all nodes of the link know (section 8.1).
+/// A prefix that all nodes of the link know (RFC 9139, section 8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Context<'n> {
     /// The number of the context, from 1 to 127.
@@ -40,7 +40,7 @@ pub struct Context<'n> {
     pub prefix: Name<'n>,
 }
 
-/// A number for the name of an Interest on one link, from 1 to 127 (section 8.2).
+/// A number for the name of an Interest on one link, from 1 to 127 (RFC 9139, section 8.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HopId(u8);
 
@@ -60,7 +60,7 @@ const MAX_ID: u8 = 127;
 /// The flag in a CID (context identifier) that means that another CID follows.
 const CHAINED: u8 = 0x80;
 
-// The first byte of a dispatch (section 5).
+// The first byte of a dispatch (RFC 9139, section 5).
 const COMPRESSED: u8 = 0x10;
 const IS_DATA: u8 = 0x20;
 const PREFIX: u8 = 8;
@@ -154,8 +154,8 @@ struct Shared<'s> {
 }
 
 impl Shared<'_> {
-    /// Writes the body of a compressed Interest (section 5.3.2). `out` stores an error if the rules do not cover the
-    /// Interest.
+    /// Writes the body of a compressed Interest (RFC 9139, section 5.3.2). `out` stores an error if the rules do not
+    /// cover the Interest.
     fn interest(&self, value: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
         let mut cursor = Cursor::of(value);
         let name = cursor.take(Type::NAME).unwrap_or(&[]);
@@ -214,8 +214,8 @@ impl Shared<'_> {
         dispatch.bytes = [COMPRESSED | first, flag(last == Some(Type::IMPLICIT_DIGEST), DIGEST)];
     }
 
-    /// Writes the body of a compressed Data packet (section 5.4.2). `out` stores an error if the rules do not cover
-    /// the packet.
+    /// Writes the body of a compressed Data packet (RFC 9139, section 5.4.2). `out` stores an error if the rules do not
+    /// cover the packet.
     fn data(&self, value: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
         let mut cursor = Cursor::of(value);
         let name = cursor.take(Type::NAME).unwrap_or(&[]);

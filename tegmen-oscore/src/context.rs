@@ -51,13 +51,13 @@ pub type Context = SecurityContext<AsItIs>;
 /// One end of a security context: a [`Context`], or a `RederivableContext`. `N` is the way in which the messages of the
 /// context identify the ID Context.
 ///
-/// The sequence numbers of the messages that this end sends come from a [`Lease`]. A [`ReplayWindow`] records the
-/// numbers that the other end has used. A power cut loses the window. After this, each request is answered with a
-/// challenge, which contains an Echo value. A request that repeats this value is certainly not a replay. So the window
-/// begins again with the number of this request (RFC 8613, appendix B.1.2).
+/// The sequence numbers of the messages that this end sends come from a reserved range ([`Lease`]). A [`ReplayWindow`]
+/// records the sequence numbers that the other end has used. A power cut loses the window. After this, each request is
+/// answered with a challenge, which contains an Echo value. A request that repeats this value is certainly not a
+/// replay. So the window begins again with the sequence number of this request (RFC 8613, appendix B.1.2).
 #[repr(C)]
 pub struct SecurityContext<N: Naming> {
-    /// The numbers that the messages of this end may use.
+    /// The reserved range of sequence numbers for the messages that this end sends.
     pub(super) lease: Lease,
     pub(super) window: ReplayWindow,
     pub(super) sender_id: Id,
@@ -78,7 +78,8 @@ impl<N: Naming> SecurityContext<N> {
     /// Makes a context that both ends use for the first time: the other end has sent no message yet.
     ///
     /// The parameters must never have been used before. For a context that may have been used, call [`Self::resume`].
-    /// Before the new context can send, its lease of sequence numbers must be [extended](Self::lease_mut).
+    /// Before the new context can protect a request, the caller must [reserve](Self::lease_mut) sequence numbers for
+    /// it.
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -86,8 +87,8 @@ impl<N: Naming> SecurityContext<N> {
         Self::derive::<C>(parameters, Lease::resume(0), ReplayWindow::new())
     }
 
-    /// Restores a context after a restart. `kept` is the last stored end of the lease of sequence numbers. The window
-    /// of the numbers that the other end has used counts as lost.
+    /// Restores a context after a restart. `kept` is the end of the reserved sequence numbers that was last stored. The
+    /// replay window, which records the sequence numbers that the other end has used, counts as lost.
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -95,8 +96,9 @@ impl<N: Naming> SecurityContext<N> {
         Self::derive::<C>(parameters, Lease::resume(kept), ReplayWindow::lost(NO_CHALLENGE))
     }
 
-    /// Restores a context whose window is known, because the program stored it after the last message and then ended
-    /// without a failure. `kept` is the last stored end of the lease. A stored window must be used only once.
+    /// Restores a context whose replay window is known, because the program stored the window after the last message
+    /// and then ended without a failure. `kept` is the end of the reserved sequence numbers that was last stored. A
+    /// stored window must be used only once.
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -172,18 +174,19 @@ impl<N: Naming> SecurityContext<N> {
         self.id_context.as_ref().get(..len)
     }
 
-    /// Returns the lease of numbers for messages of this end. To extend the lease, first store its new end durably, and
-    /// then call [`Lease::extend`]. No lease ends above 2^40.
+    /// Returns the reserved range of sequence numbers for messages that this end sends. To reserve more sequence
+    /// numbers, first store the new end of the range durably, and then call [`Lease::extend`]. The highest sequence
+    /// number is 2^40 - 1.
     pub const fn lease_mut(&mut self) -> &mut Lease {
         &mut self.lease
     }
 
-    /// Returns the lease of numbers for messages of this end.
+    /// Returns the reserved range of sequence numbers for messages that this end sends.
     pub const fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// Returns the window of numbers that the other end has used.
+    /// Returns the replay window, which records the sequence numbers that the other end has used.
     pub const fn window(&self) -> &ReplayWindow {
         &self.window
     }
@@ -207,17 +210,17 @@ impl<N: Naming> SecurityContext<N> {
         self.naming.is_meant_by(self.id_context(), kid_context)
     }
 
-    /// Returns the inputs to the encryption of a request or of a response. `request` contains the sender and the number
-    /// of a request: of the message itself if it is a request, and otherwise of the request that the message answers.
-    /// The nonce is made from the sender `id` and the number `own` of the message. If `own` is `None`, the nonce is
-    /// made from `request`.
+    /// Returns the inputs to the encryption of a request or of a response. `request` contains the sender ID and the
+    /// sequence number of a request. If the message is a response, it is the request that the response answers.
+    /// Otherwise it is the message itself. The nonce is made from the sender ID `id` and the sequence number `own` of
+    /// the message. If `own` is `None`, the nonce is made from `request`.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn inputs(&self, id: &Id, own: Option<&PartialIv>, request: (&Id, &PartialIv)) -> Inputs {
         Inputs::new(self.aead, &self.common_iv, own.map_or(request, |number| (id, number)), request)
     }
 
-    /// Takes the number of the next message from the lease.
+    /// Takes the sequence number of the next message from the reserved range.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn take_number(&mut self) -> Result<PartialIv, ProtectError> {
@@ -241,6 +244,6 @@ impl<N: Naming> core::fmt::Debug for SecurityContext<N> {
     }
 }
 
-/// The argument of [`ReplayWindow::lost`], as long as this end has sent no challenge after the loss of the window. From
-/// the first challenge on, the window stores the Echo value of the challenge in place of this number.
+/// The argument of [`ReplayWindow::lost`], as long as this end has sent no challenge after the loss of the replay
+/// window. From the first challenge on, the argument is the Echo value of the challenge.
 pub(super) const NO_CHALLENGE: u64 = 0;

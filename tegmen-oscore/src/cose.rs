@@ -38,7 +38,7 @@ impl Aead {
     pub const ALL: [Self; 5] =
         [Self::AesCcm16_64_128, Self::AesCcm16_128_128, Self::AesCcm64_64_128, Self::AesCcm64_128_128, Self::A128Gcm];
 
-    /// Returns the number in the registry of COSE.
+    /// Returns the number of the algorithm in the registry of COSE.
     pub const fn cose_id(self) -> u8 {
         self as u8 & !(TAG_16 | NONCE_7)
     }
@@ -84,12 +84,13 @@ pub(super) struct Nonce {
 }
 
 impl Nonce {
-    /// Makes the nonce for a number of the endpoint `id`. A common IV that is shorter than the array is at the end of
-    /// `common_iv`.
+    /// Makes the nonce for a message with the sequence number `number` of the endpoint `id`. A common IV that is
+    /// shorter than the array is at the end of `common_iv`.
     #[inline]
     pub(super) fn new(aead: Aead, common_iv: &[u8; MAX_NONCE], (Id(id), number): (&Id, &PartialIv)) -> Self {
         let mut nonce = Self { bytes: *common_iv, at: aead.nonce_at() };
-        // From its end it has five bytes of number, the ID in front of them, and the length of the ID in the very first.
+        // The first byte of the nonce contains the length of the ID. Then the ID follows. The last five bytes contain
+        // the sequence number.
         let Self { bytes, at } = &mut nonce;
         if let (Some(end), Some(with)) = (bytes.last_chunk_mut(), common_iv.last_chunk()) {
             *end = (u64::from_be_bytes(*with) ^ number.number()).to_be_bytes();
@@ -127,9 +128,9 @@ impl Inputs {
     const AAD: Cbor<AAD_LEN> = Cbor::beginning_with(*b"\x83\x68Encrypt0\x40\x40\x85\x01\x81");
     const EXTERNAL_AT: usize = 12;
 
-    /// Makes the inputs for a request or for a response. The last argument is the kid and the number of a request: of
-    /// the message itself if it is a request, and otherwise of the request that the message answers. The nonce is made
-    /// from the endpoint and the number in `of`.
+    /// Makes the inputs for a request or for a response. The nonce is made from `of`: the ID of an endpoint, and a
+    /// sequence number of this endpoint. The last argument contains the kid and the sequence number of a request. If
+    /// the message is a response, it is the request that the response answers. Otherwise it is the message itself.
     pub(super) fn new(
         aead: Aead,
         common_iv: &[u8; MAX_NONCE],
@@ -184,7 +185,7 @@ impl<const MAX_LEN: usize> Cbor<MAX_LEN> {
         }
     }
 
-    /// Appends a number below 256 (section 3.1, major type 0).
+    /// Appends a number below 256 (RFC 8949, section 3.1, major type 0).
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn uint(&mut self, value: u8) {
         if value >= 24 {

@@ -6,9 +6,10 @@ use tegmen_coap::BuildError;
 /// The reason why a message cannot be protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProtectError {
-    /// The lease of numbers is used up. Store a new end, extend the lease, and then protect the message.
+    /// All reserved sequence numbers are used. Store a higher end of the reserved range durably, extend the range with
+    /// [`Lease::extend`](crate::Lease::extend), and then protect the message.
     LeaseSpent,
-    /// All 2^40 numbers are used up. Make a new context (RFC 8613, section 7.2.1).
+    /// All 2^40 sequence numbers of this end are used. Make a new context (RFC 8613, section 7.2.1).
     Exhausted,
     /// The frame has too few free bytes in front of the message or after it.
     Full,

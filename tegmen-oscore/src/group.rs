@@ -12,11 +12,11 @@
 //!   GroupContext::unprotect_response  <- group or pairwise    GroupContext::protect_response
 //! ```
 //!
-//! The sequence numbers of the messages in both modes come from one [lease](crate::Lease). A request of a member whose
-//! replay window is not known is answered with a challenge ([`GroupContext::write_challenge`], section 9). When the
-//! Group Manager gives the group new keys, the owner makes a new context, and [renews](GroupContext::renew) each
-//! recipient for it. A request that arrived under the old context is then answered with a sequence number of the new
-//! context.
+//! The sequence numbers of the messages in both modes come from one reserved range ([lease](crate::Lease)). A request
+//! of a member whose replay window is not known is answered with a challenge ([`GroupContext::write_challenge`]; RFC
+//! 10021, section 9). When the Group Manager gives the group new keys, the owner makes a new context, and
+//! [renews](GroupContext::renew) each recipient for it. A request that arrived under the old context is then answered
+//! with a sequence number of the new context.
 //!
 //! A proxy cannot answer a protected request from its cache, because no two protected requests have the same bytes.
 //! [Deterministic requests](DeterministicClient) are the exception: they have the same bytes from each member. So a

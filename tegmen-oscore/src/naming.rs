@@ -7,12 +7,13 @@ use super::id::Id;
 use tegmen_base::crypto::Crypto;
 use tegmen_base::crypto::hkdf::Hkdf;
 
-/// The way in which messages identify the ID Context of a security context, and the memory for it. There are two
-/// implementations: [`AsItIs`], and `Rederivable` with the feature `rederivation`.
+/// Decides how messages identify the ID Context of a security context. The associated types are the memory for the ID
+/// Context and for a kid context. There are two implementations: [`AsItIs`], and `Rederivable` with the feature
+/// `rederivation`.
 pub trait Naming: Copy + Default {
     /// An array that begins with the bytes of an ID Context.
     type IdContext: AsRef<[u8]> + AsMut<[u8]>;
-    /// The array without an ID Context: only zeros.
+    /// The value of [`Self::IdContext`] in a security context that has no ID Context: all bytes are zero.
     const NO_ID_CONTEXT: Self::IdContext;
     /// Memory for a kid context that differs from the ID Context.
     type Wrapped: Default;

@@ -12,10 +12,10 @@ pub const MAX_PARTIAL_IV: u64 = (1 << 40) - 1;
 pub struct PartialIv(pub(super) Padded);
 
 impl PartialIv {
-    /// The number 0.
+    /// The sequence number 0.
     pub(crate) const ZERO: Self = Self(Padded::of(0, 1));
 
-    /// Returns the shortest form of a number, or `None` above 2^40 - 1.
+    /// Returns the shortest encoded form of a sequence number. Returns `None` if the sequence number is above 2^40 - 1.
     pub(crate) const fn new(number: u64) -> Option<Self> {
         if number > MAX_PARTIAL_IV {
             return None;
@@ -32,7 +32,7 @@ impl PartialIv {
         }
     }
 
-    /// Returns the number.
+    /// Returns the sequence number.
     pub(crate) const fn number(&self) -> u64 {
         self.0.number()
     }

@@ -24,7 +24,7 @@ impl<N: Naming> SecurityContext<N> {
     pub const OVERHEAD: usize = 2 + max_len(N::MAX_KID_CONTEXT) + 5 + 2 + MAX_TAG;
 
     /// Protects the request in `frame`. Send the same bytes for a retransmission, because a second call would use a
-    /// second number.
+    /// second sequence number.
     ///
     /// # Errors
     /// [`ProtectError`]. After [`ProtectError::LeaseSpent`], [`ProtectError::Exhausted`] and
@@ -41,9 +41,9 @@ impl<N: Naming> SecurityContext<N> {
         Ok(Pending::new(RequestBinding(number)))
     }
 
-    /// Protects the response in `frame` to a request. `nonce` is the right to answer once under the nonce of the
-    /// request. A response under this nonce contains no number. If `nonce` is `None`, the response takes a number of
-    /// this end, as each notification after the first one does.
+    /// Protects the response in `frame` to a request. `nonce` permits one response that is encrypted under the nonce of
+    /// the request. Such a response contains no Partial IV. If `nonce` is `None`, the response uses the next sequence
+    /// number of this end and contains it as its Partial IV, as each notification after the first one does.
     ///
     /// # Errors
     /// The errors of [`Self::protect_request`].
@@ -82,8 +82,9 @@ impl<N: Naming> SecurityContext<N> {
         self.protect_response(crypto, request, None, frame)
     }
 
-    /// Encloses the message in `frame` in an outer message, and encrypts it. The nonce is made from `number` or,
-    /// without it, from the number of the request that the message answers.
+    /// Encloses the message in `frame` in an outer message, and encrypts it. The nonce is made from the sequence number
+    /// `number`. If `number` is `None`, the nonce is made from the sequence number of the request that the message
+    /// answers.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn seal<C: Crypto>(
@@ -109,8 +110,8 @@ impl<N: Naming> SecurityContext<N> {
     }
 }
 
-/// Builds a challenge: the answer to a peer after this end has lost the window of the peer's numbers. Draws the Echo
-/// value if this is the first challenge after the loss.
+/// Builds a challenge: the answer to a peer after this end has lost the replay window, which records the sequence
+/// numbers that the peer has used. Draws the Echo value if this is the first challenge after the loss.
 #[inline]
 pub(super) fn build_challenge<C: Crypto>(
     crypto: &mut C,

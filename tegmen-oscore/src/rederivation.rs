@@ -122,9 +122,9 @@ impl RederivableContext {
     }
 
     /// Restores a context of [`Self::rederived`] or [`Rederived::Second`] after a restart. `parameters` contain the [ID
-    /// Context](Self::id_context) of this context. `kept` is the last stored end of the lease of sequence numbers.
-    /// `window` is the replay window that the program stored after the last message, or `None` if the program ended
-    /// without storing it. `settled` is true if the context was [settled](Self::settle).
+    /// Context](Self::id_context) of this context. `kept` is the end of the reserved sequence numbers that was last
+    /// stored. `window` is the replay window that the program stored after the last message, or `None` if the program
+    /// ended without storing it. `settled` is true if the context was [settled](Self::settle).
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -157,9 +157,9 @@ impl RederivableContext {
     }
 
     /// Decrypts response #1, which has a kid context. Returns the inner message, and a new context, which protects
-    /// request #2 and all later messages. Before you send a message under the new context, store its [ID
-    /// Context](Self::id_context) and the end of a lease ([`Self::lease_mut`]). When a message arrives under the new
-    /// context, [settle](Self::settle) the new context.
+    /// request #2 and all later messages. Before you send a message under the new context, reserve sequence numbers for
+    /// it ([`Self::lease_mut`]), and store its [ID Context](Self::id_context) and the end of the reserved sequence
+    /// numbers. When a message arrives under the new context, [settle](Self::settle) the new context.
     ///
     /// # Errors
     /// [`UnprotectError`]. `pending` is then unchanged, and the true response may still come.
@@ -246,9 +246,9 @@ pub enum Rederived<'r> {
     /// replay.
     First(FirstRequest),
     /// Request #2, which is fresh. The first value is the new context, which replaces the previous context. The second
-    /// value is the decrypted request, and the third value is the right to answer it once. Before you deliver the
-    /// request, store the [ID Context](SecurityContext::id_context) of the new context and the end of a lease, and draw
-    /// new [`Offers`].
+    /// value is the decrypted request, and the third value permits one response under the nonce of the request. Before
+    /// you deliver the request, [reserve](SecurityContext::lease_mut) sequence numbers for the new context, store its
+    /// [ID Context](SecurityContext::id_context) and the end of the reserved sequence numbers, and draw new [`Offers`].
     Second(RederivableContext, MessageRef<'r>, RequestNonce),
 }
 

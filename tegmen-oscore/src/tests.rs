@@ -78,7 +78,7 @@ fn mirrored(parameters: Parameters<'static>) -> Parameters<'static> {
     Parameters { sender_id: parameters.recipient_id, recipient_id: parameters.sender_id, ..parameters }
 }
 
-/// Makes a client and a server with a common context. Each has a lease of a thousand numbers.
+/// Makes a client and a server with a common context. Each has reserved a thousand sequence numbers.
 fn pair(parameters: Parameters<'static>) -> (Context, Context) {
     let mut client = Context::new::<Compact>(&parameters).unwrap();
     let mut server = Context::new::<Compact>(&mirrored(parameters)).unwrap();
@@ -422,7 +422,8 @@ fn after_a_lost_window_nothing_is_delivered_before_the_challenge_came_back() {
     let held_back = request(&mut client, crypto, &put).0;
     let kept = server.lease.end();
     let mut server = Context::resume::<Compact>(&mirrored(PARAMETERS), kept).unwrap();
-    // Nothing of what was sent before is delivered again, and no challenge goes out before a lease is kept.
+    // No message from before the power cut is delivered again, and no challenge is sent before sequence numbers are
+    // reserved.
     for replay in &recorded {
         let Ok(Unprotected::Unverified(_, binding)) = server.unprotect_request(crypto, &mut replay.clone()) else {
             panic!()

@@ -18,7 +18,8 @@ pub struct RequestBinding(pub(super) PartialIv);
 
 /// The identity of a decrypted request, to which the responses are bound.
 pub trait OpenedRequest: Copy {
-    /// The right to answer once under the nonce of the request (RFC 8613, section 5.2).
+    /// The type of the value that permits one response that is encrypted under the nonce of the request (RFC 8613,
+    /// section 5.2).
     type Nonce;
 }
 
@@ -36,7 +37,7 @@ impl OpenedRequest for Infallible {
     type Nonce = RequestNonce;
 }
 
-/// The right to answer once under the nonce of the request (RFC 8613, section 5.2).
+/// Permits one response that is encrypted under the nonce of the request (RFC 8613, section 5.2).
 #[derive(PartialEq, Eq, Debug)]
 pub struct RequestNonce(pub(super) RequestBinding);
 
@@ -61,8 +62,8 @@ impl RequestNonce {
     }
 }
 
-/// A decrypted request. `N` is the right to answer it once under its nonce. `B` is the identity of the request, to
-/// which a response is bound.
+/// A decrypted request. A value of the type `N` permits one response that is encrypted under the nonce of the request.
+/// `B` is the identity of the request, to which a response is bound.
 #[derive(Debug)]
 pub enum Unprotected<'r, N = RequestNonce, B = RequestBinding> {
     /// The message is authentic and new.
@@ -84,13 +85,13 @@ pub struct Pending {
 pub(super) struct Taken {
     /// True after a response under the nonce of the request was accepted. There can be only one such response.
     answered: bool,
-    /// One more than the number of the newest notification that had a number, or 0.
+    /// One more than the Partial IV of the newest notification that had a Partial IV, or 0.
     pub(super) newest: u64,
 }
 
 impl Taken {
-    /// Refuses a response that was accepted before, or that is older than an accepted response. `number` is `None` for
-    /// a response under the nonce of the request.
+    /// Refuses a response that was accepted before, or that is older than an accepted response. `number` is the Partial
+    /// IV of the response. It is `None` for a response under the nonce of the request.
     #[inline]
     pub(super) fn check(&self, number: Option<&PartialIv>) -> Result<(), UnprotectError> {
         match number {
@@ -100,8 +101,9 @@ impl Taken {
         }
     }
 
-    /// Records that an authentic response is accepted. Refuses a notification without a number if a notification with a
-    /// number was accepted before, because the notification without a number is then older.
+    /// Records that an authentic response is accepted. `number` is the Partial IV of the response. Refuses a
+    /// notification without a Partial IV if a notification with a Partial IV was accepted before, because the
+    /// notification without a Partial IV is then older.
     #[inline]
     pub(super) fn take(&mut self, number: Option<&PartialIv>, message: &MessageRef<'_>) -> Result<(), UnprotectError> {
         match number {
@@ -128,8 +130,8 @@ impl Pending {
         self.request
     }
 
-    /// Returns the number of the newest notification (RFC 8613, section 7.4.1), or `None` if no accepted notification
-    /// had a number.
+    /// Returns the Partial IV of the newest notification (RFC 8613, section 7.4.1), or `None` if no accepted
+    /// notification had a Partial IV.
     #[cfg(test)]
     pub(crate) const fn notification_number(&self) -> Option<u64> {
         self.taken.newest.checked_sub(1)
@@ -189,8 +191,8 @@ impl From<NotAuthentic> for UnprotectError {
 }
 
 impl<N: Naming> SecurityContext<N> {
-    /// Decrypts a request in place. Refuses a number that the window contains, and adds the number to the window only
-    /// after the tag is verified.
+    /// Decrypts a request in place. Refuses a request whose sequence number was accepted before, or is too old for the
+    /// replay window. Adds the sequence number to the window only after the tag is verified.
     ///
     /// # Errors
     /// [`UnprotectError`]. The context is then unchanged, unless the message was authentic, but its content is not a
@@ -229,10 +231,10 @@ impl<N: Naming> SecurityContext<N> {
     }
 
     /// Decrypts the response to `pending` in place. Accepts one response under the nonce of the request. Accepts a
-    /// notification with a number only if the number is higher than that of each accepted notification (RFC 8613,
-    /// sections 7.4.1 and 8.4). After a notification with a number, a notification without a number is older, and is
-    /// refused (section 4.1.3.5.2). A response without a number that ends the observation is still accepted: an error,
-    /// or a response without Observe.
+    /// notification with a Partial IV only if this Partial IV is higher than the Partial IV of each accepted
+    /// notification (RFC 8613, sections 7.4.1 and 8.4). If a notification with a Partial IV was accepted, a
+    /// notification without a Partial IV is older, and is refused (RFC 8613, section 4.1.3.5.2). A response without a
+    /// Partial IV that ends the observation is still accepted: an error, or a response without Observe.
     ///
     /// # Errors
     /// [`UnprotectError`]. `pending` is then unchanged, and the true response may still come.

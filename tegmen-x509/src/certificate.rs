@@ -137,7 +137,8 @@ impl<'c> Extensions<'c> {
                 [0x55, 0x1d, 17] => 2,
                 [0x55, 0x1d, 19] => 4,
                 [0x55, 0x1d, 37] => 8,
-                // Name constraints must not be ignored, even if they are not marked as critical (section 4.2.1.10).
+                // Name constraints must not be ignored, even if they are not marked as critical (RFC 5280, section
+                // 4.2.1.10).
                 [0x55, 0x1d, 30] => return Err(Refusal::UnsupportedExtension),
                 _ if critical => return Err(Refusal::UnsupportedExtension),
                 _ => continue,

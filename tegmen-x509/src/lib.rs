@@ -79,7 +79,7 @@ impl KeyPurpose {
     }
 }
 
-/// The name that the certificate must have.
+/// The name that the certificate of the peer must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Name<'r> {
     /// Any name is allowed: only the anchor decides.
@@ -95,11 +95,12 @@ pub enum Name<'r> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct UnixTime(pub u64);
 
-/// The requirements for the path of a peer.
+/// The requirements for the certification path of a peer: the certificates from the certificate of the peer up to a
+/// trust anchor.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'r> {
-    /// The anchors at which paths may end. A signature is checked with the key of each anchor that has the name of the
-    /// issuer, so the number of such anchors limits the cost of a check.
+    /// The trust anchors at which certification paths may end. A signature is checked with the key of each anchor that
+    /// has the name of the issuer, so the number of such anchors limits the cost of a check.
     pub anchors: &'r [Anchor<'r>],
     /// The purpose for which the end entity's certificate must be valid.
     pub purpose: KeyPurpose,
@@ -110,7 +111,7 @@ pub struct Rules<'r> {
     pub now: Option<UnixTime>,
 }
 
-/// The end entity of a trusted path.
+/// The data of the end entity of a trusted certification path. The end entity is the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndEntity {
     /// The public key for [`Answer::Peer`](tegmen::dtls::Answer::Peer).
@@ -122,8 +123,8 @@ pub struct EndEntity {
     pub not_after: UnixTime,
 }
 
-/// The reason why a path is not trusted. The reason is for the owner of this endpoint. The peer gets the alert
-/// [`Refusal::ALERT`] for every reason.
+/// The reason why a certification path is not trusted. The reason is for the owner of this endpoint. The peer gets the
+/// alert [`Refusal::ALERT`] for every reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Refusal {

@@ -183,8 +183,8 @@ fn ccm(
     mac: &mut Block,
 ) -> Result<(), Unsupported> {
     let (Ok(key), Ok(len)) = (key.try_into(), u16::try_from(body.len())) else { return Err(Unsupported) };
-    // 0xff00 announces a longer length field for the associated data (section 2.2).
-    // Rotated, an odd number is large.
+    // 0xff00 announces a longer length field for the associated data (RFC 3610, section 2.2).
+    // After the rotation, an odd number is large.
     let even_tag = tag_len.wrapping_sub(4).rotate_right(1) <= 6;
     if !matches!(nonce.len(), 7..=13) || aad.len() >= 0xff00 || !even_tag {
         return Err(Unsupported);

@@ -56,7 +56,7 @@ impl<'w, 't> Out<'w, 't> {
         self.put(&[byte]);
     }
 
-    /// Writes a length as a self-delimiting numeric value (section 5.1, RFC 6256).
+    /// Writes a length as a self-delimiting numeric value (RFC 9139, section 5.1; RFC 6256).
     #[inline(never)]
     pub(super) fn length(&mut self, len: usize) {
         self.require(len < 0x20_0000);

@@ -1,5 +1,5 @@
 //! The additional authenticated data of a message (RFC 10021, section 3.4), and the bytes that its signature covers
-//! (section 3.1).
+//! (RFC 10021, section 3.1).
 
 use super::algorithms::{self, Algorithms};
 use super::exchange::{GroupRequest, RequestHash};

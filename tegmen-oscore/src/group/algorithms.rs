@@ -18,7 +18,7 @@ pub struct Algorithms {
     pub key_agreement: Option<Curve>,
 }
 
-/// Maximum number of bytes of the array `algorithms` (section 3.4): its head, and at most two bytes for each
+/// Maximum number of bytes of the array `algorithms` (RFC 10021, section 3.4): its head, and at most two bytes for each
 /// algorithm.
 pub(super) const MAX_LEN: usize = 9;
 
@@ -39,18 +39,19 @@ impl Algorithms {
         self.aead.filter(|_| self.key_agreement.is_some())
     }
 
-    /// Returns the algorithm for which Sender and Recipient Keys and the common IV are derived (section 2.3).
+    /// Returns the algorithm for which Sender and Recipient Keys and the common IV are derived (RFC 10021, section
+    /// 2.3).
     pub(super) fn of_derivation(&self) -> Option<Aead> {
         self.group_encryption.or(self.aead)
     }
 
-    /// Returns the number of bytes of the common IV: the length of the longer nonce of both algorithms (section
-    /// 2.1.4).
+    /// Returns the number of bytes of the common IV: the length of the longer nonce of both algorithms (RFC 10021,
+    /// section 2.1.4).
     pub(super) fn common_iv_len(&self) -> usize {
         self.nonce_lens().max().unwrap_or(0)
     }
 
-    /// Returns the maximum number of bytes of an ID: the length of the shorter nonce minus 6 (section 2.2).
+    /// Returns the maximum number of bytes of an ID: the length of the shorter nonce minus 6 (RFC 10021, section 2.2).
     pub(super) fn max_id(&self) -> usize {
         self.nonce_lens().min().unwrap_or(0).saturating_sub(6)
     }
@@ -72,7 +73,7 @@ impl Algorithms {
         }
     }
 
-    /// Appends the array `algorithms` of the external additional authenticated data (section 3.4).
+    /// Appends the array `algorithms` of the external additional authenticated data (RFC 10021, section 3.4).
     pub(super) fn write<const N: usize>(&self, cbor: &mut Cbor<N>) {
         cbor.put(&[0x84]);
         for aead in [self.aead, self.group_encryption] {

@@ -40,7 +40,8 @@ pub struct Ourselves<B> {
     pub private_key: Secret<SCALAR_LEN>,
     /// The authentication credential of this member: a CWT Claims Set.
     pub credential: B,
-    /// The last stored end of the [lease](Lease) of numbers of this member, or 0 if this ID was never used.
+    /// The end of the reserved sequence numbers ([lease](Lease)) of this member that was last stored, or 0 if this ID
+    /// was never used.
     pub kept: u64,
 }
 
@@ -92,8 +93,8 @@ pub struct GroupContext<B, const AAD: usize> {
 }
 
 impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
-    /// Derives the context of a member. Before the context can protect a message that needs a number of its own, the
-    /// lease of numbers must be [extended](Self::lease_mut).
+    /// Derives the context of a member. Before the context can protect a message with a new sequence number, the caller
+    /// must [reserve](Self::lease_mut) sequence numbers for it.
     ///
     /// # Errors
     /// [`BadGroup`].
@@ -140,9 +141,9 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 
     /// Derives the Recipient Context of another member, whose authentication credential is a CWT Claims Set. `window`
-    /// is `None` if it is not known which numbers the member has used. This is the case after a power cut, and after
-    /// any recipient of this context was deleted (section 2.6.1.2). For a member from which no message has arrived,
-    /// pass `Some` with the default [`ReplayWindow`].
+    /// is `None` if it is not known which sequence numbers the member has used. This is the case after a power cut, and
+    /// after any recipient of this context was deleted (RFC 10021, section 2.6.1.2). For a member from which no message
+    /// has arrived, pass `Some` with the default [`ReplayWindow`].
     ///
     /// # Errors
     /// [`BadGroup`].
@@ -176,8 +177,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Recipient { id, key: self.key_of::<C>(&id), credential, public_key, window, pairwise: None }
     }
 
-    /// Derives the keys of a recipient again for this new context (section 2.6.3.2). Resets the replay window of the
-    /// recipient, and deletes its pairwise keys.
+    /// Derives the keys of a recipient again for this new context (RFC 10021, section 2.6.3.2). Resets the replay
+    /// window of the recipient, and deletes its pairwise keys.
     ///
     /// # Errors
     /// [`BadGroup`].
@@ -191,7 +192,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 
     /// Continues a request of this member under this new context. From then on, only responses under this context are
-    /// accepted, and the numbers of the members begin again (section 2.6.3.2).
+    /// accepted, and the sequence numbers of all members begin with 0 again (RFC 10021, section 2.6.3.2).
     pub fn renew_pending<R: AsMut<[Replies]>>(&self, pending: &mut GroupPending<R>) {
         pending.renew(&self.gid);
     }
@@ -208,7 +209,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(())
     }
 
-    /// Derives the Sender or Recipient Key of a member (section 2.3).
+    /// Derives the Sender or Recipient Key of a member (RFC 10021, section 2.3).
     pub(super) fn key_of<C: Crypto>(&self, id: &Id) -> Secret<KEY_LEN> {
         let mut key = Secret::zeroed();
         self.expand::<C>(id, KEY, key.expose_mut());
@@ -220,7 +221,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         expand::<C>(&self.master, (&self.gid, aead), id, kind, out);
     }
 
-    /// Returns the pairwise keys with another member. Derives them at the first call (section 2.5.1).
+    /// Returns the pairwise keys with another member. Derives them at the first call (RFC 10021, section 2.5.1).
     ///
     /// # Errors
     /// [`NotAuthentic`] if the group does not use the pairwise mode, or the member's public key is not valid.
@@ -248,9 +249,9 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         pairwise.as_ref().map(|keys| (aead, keys)).ok_or(NotAuthentic)
     }
 
-    /// Derives the pairwise key under which the member `id` sends (section 2.5.1). `sender_key` is the Sender Key of
-    /// the member `id`. `secret` has three parts, which are concatenated: the credentials of both members, and their
-    /// shared secret.
+    /// Derives the pairwise key under which the member `id` sends (RFC 10021, section 2.5.1). `sender_key` is the
+    /// Sender Key of the member `id`. `secret` has three parts, which are concatenated: the credentials of both
+    /// members, and their shared secret.
     pub(super) fn pairwise_key<C: Crypto>(
         &self,
         aead: Aead,
@@ -265,7 +266,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         key
     }
 
-    /// Returns the nonce for a number of a member. The algorithm uses the first bytes of the common IV (section 3.3).
+    /// Returns the nonce for the message with the member ID and the sequence number in `of`. The algorithm uses the
+    /// first bytes of the common IV (RFC 10021, section 3.3).
     pub(super) fn nonce(&self, aead: Aead, of: (&Id, &PartialIv)) -> Nonce {
         let at = aead.nonce_at();
         if at == 0 {
@@ -276,13 +278,14 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Nonce::new(aead, &iv, of)
     }
 
-    /// Returns the lease of numbers for messages of this member in both modes. To extend the lease, first store its new
-    /// end durably, and then call [`Lease::extend`]. The last number is 2^40 - 1.
+    /// Returns the reserved range of sequence numbers for messages that this member sends in both modes. To reserve
+    /// more sequence numbers, first store the new end of the range durably, and then call [`Lease::extend`]. The
+    /// highest sequence number is 2^40 - 1.
     pub const fn lease_mut(&mut self) -> &mut Lease {
         &mut self.lease
     }
 
-    /// Returns the lease of numbers for messages of this member in both modes.
+    /// Returns the reserved range of sequence numbers for messages that this member sends in both modes.
     pub const fn lease(&self) -> &Lease {
         &self.lease
     }
@@ -302,7 +305,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         option.kid_context == Some(self.gid.as_bytes())
     }
 
-    /// Takes the number of the next message from the lease.
+    /// Takes the sequence number of the next message from the reserved range.
     pub(super) fn take_number(&mut self) -> Result<PartialIv, ProtectError> {
         let number = PartialIv::new(self.lease.next()).ok_or(ProtectError::Exhausted)?;
         self.lease.take().ok_or(ProtectError::LeaseSpent)?;
@@ -332,5 +335,5 @@ fn expand<C: Crypto>(hkdf: &Hkdf, (gid, aead): (&Gid, Aead), id: &Id, kind: &[u8
     hkdf.expand::<C>(info.as_bytes(), out);
 }
 
-/// The type of the Signature Encryption Key (section 2.1.9).
+/// The type of the Signature Encryption Key (RFC 10021, section 2.1.9).
 const SIGNATURE_ENCRYPTION_KEY: &[u8] = b"\x65SEKey";

@@ -51,8 +51,8 @@ impl DeterministicClient {
         kid == Some(self.id.as_bytes()) && message.option(OptionNumber::REQUEST_HASH).is_some()
     }
 
-    /// Computes the SHA-256 hash of a request (section 3.4.2, step 2). The input begins with a secret of the group,
-    /// so that an outsider cannot guess plaintexts and compare their hashes.
+    /// Computes the SHA-256 hash of a request (draft-ietf-core-cacheable-oscore-02, section 3.4.2, step 2). The input
+    /// begins with a secret of the group, so that an outsider cannot guess plaintexts and compare their hashes.
     fn hash<C: Crypto>(&self, aad: &Aad<'_>, plaintext: &[u8]) -> RequestHash {
         digest::<C, _>(&[self.key.expose(), aad.array(), plaintext])
     }
@@ -70,7 +70,8 @@ impl core::fmt::Debug for DeterministicClient {
 pub enum DeterministicRequest<'r> {
     /// The method is GET or FETCH. Answer only with content that every member may read.
     Safe(MessageRef<'r>, GroupRequest),
-    /// The method can change a resource. Answer with a protected 4.01, and do nothing else (section 3.4.3).
+    /// The method can change a resource. Answer with a protected 4.01, and do nothing else
+    /// (draft-ietf-core-cacheable-oscore-02, section 3.4.3).
     Unsafe(GroupRequest),
 }
 
@@ -90,9 +91,10 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(DeterministicClient { id, key: self.key_of::<C>(&id) })
     }
 
-    /// Protects the request in `frame` as the Deterministic Client (section 3.4.2). If another member protects the same
-    /// request, the result has the same bytes after its token. If `to` names a member, only this member may answer. If
-    /// `to` is `None`, each member may answer. The call consumes no number.
+    /// Protects the request in `frame` as the Deterministic Client (draft-ietf-core-cacheable-oscore-02, section
+    /// 3.4.2). If another member protects the same request, the result has the same bytes after its token. If `to`
+    /// names a member, only this member may answer. If `to` is `None`, each member may answer. The call uses no
+    /// sequence number.
     ///
     /// # Errors
     /// The [`ProtectError`]s of each request. [`ProtectError::Malformed`] also if the method is neither GET nor FETCH,
@@ -131,8 +133,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 
     /// Decrypts a request of the Deterministic Client in place. Computes the hash of the decrypted request, which must
-    /// be equal to the hash in the Request-Hash option (section 3.4.3). There is no window of numbers, because the
-    /// number is the same each time.
+    /// be equal to the hash in the Request-Hash option (draft-ietf-core-cacheable-oscore-02, section 3.4.3). There is
+    /// no replay window, because the Partial IV of each deterministic request is 0.
     ///
     /// # Errors
     /// [`UnprotectError`].
@@ -171,7 +173,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         }
     }
 
-    /// Derives the key of a request with this hash (section 3.4.2, step 3).
+    /// Derives the key of a request with this hash (draft-ietf-core-cacheable-oscore-02, section 3.4.2, step 3).
     fn key_of_request<C: Crypto>(
         &self,
         client: &DeterministicClient,

@@ -48,7 +48,7 @@ impl OpenedRequest for GroupRequest {
     type Nonce = GroupNonce;
 }
 
-/// The right to answer a request once under the nonce of the request (RFC 8613, section 5.2).
+/// Permits one response that is encrypted under the nonce of the request (RFC 8613, section 5.2).
 #[derive(PartialEq, Eq, Debug)]
 pub struct GroupNonce(pub(super) GroupRequest);
 
@@ -87,8 +87,9 @@ impl<R: AsMut<[Replies]>> GroupPending<R> {
         Self { request, to, gid: request.gid, replies }
     }
 
-    /// Continues the exchange under the new context of the group, which has this Group Identifier. The numbers of all
-    /// members begin again, and responses under the old context are refused (section 2.6.3.2).
+    /// Continues the exchange under the new context of the group, which has the Group Identifier `gid`. The sequence
+    /// numbers of all members begin with 0 again, and responses under the old context are refused (RFC 10021, section
+    /// 2.6.3.2).
     pub(super) fn renew(&mut self, gid: &Gid) {
         if *gid != self.gid {
             self.gid = *gid;

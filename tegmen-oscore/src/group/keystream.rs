@@ -13,8 +13,8 @@ pub(super) const SIGNATURE_LEN: usize = 64;
 /// Maximum number of bytes of the array `info`.
 const INFO_LEN: usize = 40;
 
-/// Encrypts or decrypts the signature of a message. `id` and `number` are the endpoint and the number from which the
-/// nonce of the message is made.
+/// Encrypts or decrypts the signature of a message. `id` and `number` are the member ID and the sequence number from
+/// which the nonce of the message is made.
 pub(super) fn apply<C: Crypto>(
     key: &Secret<KEY_LEN>,
     (id, number): (&Id, &PartialIv),

@@ -31,7 +31,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     pub const OVERHEAD: usize = 2 + max_len(MAX_ID_CONTEXT) + REQUEST_HASH_LEN + 2 + MAX_TAG + SIGNATURE_LEN;
 
     /// Protects the request in `frame`. `replies` is an array with one element for each member that may answer. Send
-    /// the same bytes for a retransmission, because a second call would use a second number.
+    /// the same bytes for a retransmission, because a second call would use a second sequence number.
     ///
     /// # Errors
     /// Each [`ProtectError`] can occur. It is [`ProtectError::Unsupported`] also if the group does not use the mode, or
@@ -57,13 +57,15 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok(GroupPending::new(request, to, replies))
     }
 
-    /// Protects the response in `frame` to a request. `nonce` is the right to answer once under the nonce of the
-    /// request. A response under this nonce contains no number. The response takes a number of this member if `nonce`
-    /// is `None`, or if the request came under another Group Identifier than that of this context (section
-    /// 7.3).
+    /// Protects the response in `frame` to a request. `nonce` permits one response that is encrypted under the nonce of
+    /// the request. Such a response contains no Partial IV. In three cases, the response uses the next sequence number
+    /// of this member, and contains it as its Partial IV (RFC 10021, section 7.3): if `nonce` is `None`, if `nonce`
+    /// belongs to another request, and if the Group Identifier of the request is not the Group Identifier of this
+    /// context.
     ///
-    /// The response to a deterministic request is signed and has its own number. Its Max-Age is repeated as an outer
-    /// option, so that caches store the response for that time (draft-ietf-core-cacheable-oscore-02, section 3.4.4).
+    /// The response to a deterministic request is signed, and contains a sequence number of this member. Its Max-Age is
+    /// repeated as an outer option, so that caches store the response for that time
+    /// (draft-ietf-core-cacheable-oscore-02, section 3.4.4).
     ///
     /// # Errors
     /// The errors of [`Self::protect_request`]. For a deterministic request also [`ProtectError::Malformed`], if the
@@ -92,9 +94,9 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         max_age.map_or(Ok(()), |max_age| max_age.write(frame))
     }
 
-    /// Writes the answer to a request that may be a replay because the window of its sender was lost. The answer is
-    /// 4.01 with an Echo option, which the client must repeat (section 9). The answer is protected in the pairwise mode
-    /// if the group uses that mode.
+    /// Writes the answer to a request that may be a replay because the replay window of its sender was lost. The answer
+    /// is 4.01 with an Echo option, which the client must repeat (RFC 10021, section 9). The answer is protected in the
+    /// pairwise mode if the group uses that mode.
     ///
     /// # Errors
     /// The errors of [`Self::protect_request`], and [`ProtectError::Malformed`] if the window is known, or another
@@ -153,7 +155,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         let is_request = plain.code.is_request();
         let option = OscoreOption {
             partial_iv: own.copied(),
-            // A response names its group where the client might expect another (section 7.3).
+            // A response names its group where the client might expect another (RFC 10021, section 7.3).
             kid_context: (is_request || request.gid != self.gid).then_some(self.gid.as_bytes()),
             kid: (is_request || request.is_signed || signature.is_some()).then_some(self.sender_id.as_bytes()),
             group: signature.is_some(),

@@ -18,8 +18,8 @@ pub struct Recipient<B> {
 }
 
 impl<B> Recipient<B> {
-    /// Returns the ID of the member. The ID may change during the membership, but the public key does not (section
-    /// 2.6.3).
+    /// Returns the ID of the member. The ID may change during the membership, but the public key does not (RFC 10021,
+    /// section 2.6.3).
     pub const fn id(&self) -> &Id {
         &self.id
     }
@@ -29,7 +29,7 @@ impl<B> Recipient<B> {
         &self.credential
     }
 
-    /// Returns the window of numbers that the member has used.
+    /// Returns the replay window, which records the sequence numbers that the member has used.
     pub const fn window(&self) -> &ReplayWindow {
         &self.window
     }
@@ -41,17 +41,18 @@ impl<B> core::fmt::Debug for Recipient<B> {
     }
 }
 
-/// The keys of messages between two members (section 2.5.1).
+/// The keys of messages between two members (RFC 10021, section 2.5.1).
 pub(super) struct PairwiseKeys {
     pub(super) sender: Secret<KEY_LEN>,
     pub(super) recipient: Secret<KEY_LEN>,
 }
 
-/// The known other members. The owner decides how many members it stores, and how it finds them.
+/// The known other members of the group. The type that implements this trait decides how many members it stores, and
+/// how it finds them.
 pub trait Recipients<B> {
     /// Returns the member with this ID, or `None` if it is not known. The message is then refused with
-    /// [`UnprotectError::UnknownMember`](crate::UnprotectError::UnknownMember), and the owner may ask the Group
-    /// Manager for the credential of the member.
+    /// [`UnprotectError::UnknownMember`](crate::UnprotectError::UnknownMember), and the owner of the context may ask
+    /// the Group Manager for the credential of the member.
     fn recipient(&mut self, id: &[u8]) -> Option<&mut Recipient<B>>;
 }
 

@@ -41,9 +41,9 @@ fn frame(storage: &mut [u8], code: Code) -> Frame<'_> {
     frame
 }
 
-/// The draft requires that the response is signed and has a number (section 3.4.4). A response that violates this rule
-/// must be refused. Such a response would not be insecure: the keys of the pairwise mode also prove which member
-/// answers, and the nonce of the request is new to the server.
+/// The draft (draft-ietf-core-cacheable-oscore-02) requires that the response is signed and has a Partial IV (section
+/// 3.4.4). A response that violates this rule must be refused. Such a response would not be insecure: the keys of the
+/// pairwise mode also prove which member answers, and the nonce of the request is new to the server.
 #[test]
 fn a_response_to_a_deterministic_request_is_signed_and_has_a_number() {
     let crypto = &mut RustCrypto::new([1; 32]);

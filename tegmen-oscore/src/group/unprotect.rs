@@ -18,13 +18,14 @@ use tegmen_coap::MessageRef;
 use tegmen_coap::option::OptionNumber;
 
 impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
-    /// Verifies and decrypts a request in place. The signature is verified before the decryption. The number is added
-    /// to the window of the sender only after the verification and the decryption have succeeded.
+    /// Verifies and decrypts a request in place. The signature is verified before the decryption. The sequence number
+    /// of the request is added to the replay window of the sender only after the verification and the decryption have
+    /// succeeded.
     ///
     /// # Errors
     /// [`UnprotectError`]. After an error the replay window is unchanged, with one exception: the message was
-    /// authentic, but its content is not a valid message. If the request was sent to the whole group, the server
-    /// should not answer with an error (section 7).
+    /// authentic, but its content is not a valid message. If the request was sent to the whole group, the server should
+    /// not answer with an error (RFC 10021, section 7).
     pub fn unprotect_request<'r, C: GroupCrypto>(
         &self,
         crypto: &mut C,
@@ -59,7 +60,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
             return Err(UnprotectError::Malformed);
         }
         let Some(mark) = mark else { return Ok(Unprotected::Fresh(message, GroupNonce(request))) };
-        // Where there is a pairwise mode, the challenge is repeated in it: a request to all might be meant for another member (section 9).
+        // If the group uses the pairwise mode, the client must repeat the challenge in a request in the pairwise mode:
+        // a request to the whole group might be meant for another member (RFC 10021, section 9).
         let is_for_us = !request.is_signed || self.algorithms.of_pairwise_mode().is_none();
         let is_echo = mark != NO_CHALLENGE && message.option(OptionNumber::ECHO) == Some(&mark.to_be_bytes());
         if !is_echo || !is_for_us {
@@ -72,7 +74,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
 
     /// Verifies and decrypts a response to `pending` in place. Returns the response, and the ID of the member that sent
     /// it. Accepts for each member one response under the nonce of the request. Accepts a further response of the
-    /// member only if its number is higher than each accepted number of the member (section 5.3.1).
+    /// member only if the Partial IV of the response is higher than each Partial IV that was accepted from the member
+    /// (RFC 10021, section 5.3.1).
     ///
     /// # Errors
     /// [`UnprotectError`]. `pending` is then unchanged, and the true response may still come.
@@ -96,7 +99,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
             _ => return Err(UnprotectError::BadOption),
         };
         let number = option.partial_iv;
-        // Under new keys the nonce of the request is not that of a response (section 7.3).
+        // Under new keys the nonce of the request is not that of a response (RFC 10021, section 7.3).
         if number.is_none() && pending.request.gid != self.gid {
             return Err(UnprotectError::BadOption);
         }
@@ -128,7 +131,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Ok((message, kid))
     }
 
-    /// Returns the OSCORE option of a message, and its value, if the group uses the mode of the message (section 6).
+    /// Returns the OSCORE option of a message, and its value, if the group uses the mode of the message (RFC 10021,
+    /// section 6).
     pub(super) fn option<'m>(&self, message: &MessageRef<'m>) -> Result<(OscoreOption<'m>, &'m [u8]), UnprotectError> {
         let value = message.option(OptionNumber::OSCORE).ok_or(UnprotectError::Unprotected)?;
         let option = OscoreOption::parse_in_group(value)?;
@@ -139,9 +143,9 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         if has_mode { Ok((option, value)) } else { Err(UnprotectError::BadOption) }
     }
 
-    /// Reads the data that the decryption of a message needs. The nonce of the message is made from the member and the
-    /// number in `of`. `request` is the message itself if the message is a request, and otherwise the request that the
-    /// message answers. Writes the additional authenticated data into `room`.
+    /// Reads the data that the decryption of a message needs. The nonce of the message is made from the member ID and
+    /// the sequence number in `of`. `request` is the message itself if the message is a request, and otherwise the
+    /// request that the message answers. Writes the additional authenticated data into `room`.
     pub(super) fn read<'a>(
         &self,
         (message, datagram, room): (&MessageRef<'_>, &[u8], &'a mut [u8; AAD]),
@@ -199,7 +203,7 @@ pub(super) struct Sealed<'a> {
     pub(super) aad: Aad<'a>,
     pub(super) parts: Parts,
     nonce: Nonce,
-    /// The ID and the number from which the nonce is made.
+    /// The member ID and the sequence number from which the nonce is made.
     of: (Id, PartialIv),
     pub(super) aead: Aead,
     is_signed: bool,

@@ -7,7 +7,8 @@ use tegmen_coap::{Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen_oscore::group::GroupRequest;
 use tegmen_oscore::{ProtectError, UnprotectError};
 
-/// Makes the member `old` again, as it is after a power cut: it knows the end of the lease, but has lost all windows.
+/// Makes the member `old` again, as it is after a power cut: it knows the end of its reserved sequence numbers, but has
+/// lost all replay windows.
 fn restarted(group: &Group, name: &str, old: Member) -> Member {
     let mut context = group.context(name, old.context.lease().end());
     context.lease_mut().extend(old.context.lease().end() + 100);

@@ -1,4 +1,5 @@
-//! Group security associations (Axiom paper, section 5.3), and the keys that are derived from them (section 5.5).
+//! Group security associations (Axiom paper, section 5.3), and the keys that are derived from them (Axiom paper,
+//! section 5.5).
 
 use super::suite::Suite;
 use crate::address::Address;
@@ -101,9 +102,9 @@ impl<const KEY: usize> GroupKeys<KEY> {
         Ok(made)
     }
 
-    /// Derives the key with which the listener at the address `listener` seals its responses to a sender (section 5.5).
-    /// For a suite without a cipher, the Axiom paper defines no secret for this derivation. This function then uses the
-    /// keys of the HMAC as the secret.
+    /// Derives the key with which the listener at the address `listener` seals its responses to a sender (Axiom paper,
+    /// section 5.5). For a suite without a cipher, the Axiom paper defines no secret for this derivation. This function
+    /// then uses the keys of the HMAC as the secret.
     pub(super) fn individual<C: Crypto>(&self, listener: &[u8; 16], sender: u8) -> Secret<KEY> {
         let mut key = Secret::zeroed();
         let seed: [&[u8]; 3] = [b"key derivation", listener, &[sender]];

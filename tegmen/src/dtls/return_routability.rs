@@ -1,15 +1,15 @@
 //! The return routability check (RFC 9853). An endpoint sends a challenge to the new address of a peer, and only a peer
 //! that receives the challenge can send the correct response.
 //!
-//! This is the basic check (section 5.1). Its state consists of a nonce and a time. The cookie in the challenge is
-//! computed from the nonce and the path. So a response is valid only if it comes from the address to which the
-//! challenge was sent.
+//! This is the basic check (RFC 9853, section 5.1). Its state consists of a nonce and a time. The cookie in the
+//! challenge is computed from the nonce and the path. So a response is valid only if it comes from the address to which
+//! the challenge was sent.
 
 use crate::address::{Address, Path};
 use crate::crypto::Crypto;
 use crate::crypto::hash::HmacKey;
 
-/// The type of a return_routability_check message (section 4).
+/// The type of a return_routability_check message (RFC 9853, section 4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MessageType(pub(crate) u8);
 
