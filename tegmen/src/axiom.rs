@@ -20,8 +20,8 @@
 //! because each member can compute the key of that address. No outsider can make a request or a response. In a group
 //! with [`Signatures`], each record also proves to all members which member sent it.
 //!
-//! * No TSN is used twice under one key: each TSN comes from a lease (a range of TSNs), and the end of a lease is
-//!   durable before its first TSN is used ([`Member::reserve`]).
+//! * No TSN is used twice under one key: each TSN comes from a reserved range of TSNs (a lease), and the end of the
+//!   range is stored durably before the first TSN of the range is used ([`Member::reserve`]).
 //! * No record is delivered twice. If a member does not know which TSNs another member has used, a record from that
 //!   other member is [`Opened::Unverified`]. The caller delivers such a record only after another proof that it is new.
 //!   For a request, this proof is an Echo option (RFC 9175); for a response, it is the token of an open request. In the

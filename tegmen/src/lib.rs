@@ -17,8 +17,9 @@
 //! [`endpoint::Endpoint::poll`] sends flights and alerts when they are due, and sends lost flights again. The trait
 //! [`crypto::Crypto`] provides ciphers, hashes and random numbers. The trait [`endpoint::Peers`] is the peer table. For
 //! a mote (a small device), the crate `tegmen-lowpan` is a network stack, `tegmen-x509` verifies certificates, and
-//! `tegmen-flash` stores the ends of leases of record numbers. For a host, the crate `tegmen-host` provides sockets,
-//! credentials, a peer table, a server and a client.
+//! `tegmen-flash` stores the end of the reserved record numbers in flash memory, so that no record number is used twice
+//! after a restart. For a host, the crate `tegmen-host` provides sockets, credentials, a peer table, a server and a
+//! client.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -27,8 +27,8 @@ fn seal(node: &mut Node, session: &Session) -> Vec<u8> {
     writer.written().to_vec()
 }
 
-/// A sealed session with the end of its lease, as a store keeps it. The end of a new lease is stored before the first
-/// number of this lease is used.
+/// A sealed session with the end of its reserved record numbers, as a store keeps it. The new end is stored before the
+/// first of the newly reserved record numbers is used.
 struct Kept {
     sealed: Vec<u8>,
     end: u32,

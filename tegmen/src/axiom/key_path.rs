@@ -25,8 +25,8 @@ pub struct Admission<'a> {
     pub path: &'a [[u8; KEY_LEN]],
 }
 
-/// The result of a rekey message that the member did not drop. With the results `Nodes` and `Epoch`, the message was
-/// authentic. With the result `Missed`, it may be forged.
+/// The result of processing a rekey message that the member did not drop. With the results `Nodes` and `Epoch`, the
+/// message was authentic. With the result `Missed`, it may be forged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rekeyed {
     /// The member has stored new secrets of nodes in the tree of keys. The controller then sends the epoch message.
@@ -34,8 +34,8 @@ pub enum Rekeyed {
     /// The next epoch has begun. Call [`Member::rekey`](super::Member::rekey) with an association that contains the
     /// [master secret](KeyPath::master_secret) of this epoch.
     Epoch,
-    /// The member probably missed a rekey message. Ask the controller for an [`Admission`]. The message with this
-    /// result is not authenticated, so limit the rate of these requests to the controller.
+    /// The member probably missed a rekey message. Ask the controller for an [`Admission`]. Anyone can forge a message
+    /// that has this result, so limit the rate at which the member asks the controller.
     Missed,
 }
 

@@ -23,10 +23,11 @@ use tegmen_base::lease::Lease;
 /// `KEY` is the length of a key in bytes: 16, or 32 with [`Suite::MacOnly`]. `S` is the type that makes and verifies
 /// the signatures of records; it is `()` in a group without signatures.
 pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize = KEY_LEN, S = ()> {
-    /// TSNs that our requests may use. The end of this [`Lease`] is stored before the first of its TSNs is used.
+    /// The reserved range ([`Lease`]) of TSNs that our requests may use. The end of the range is stored durably before
+    /// the first TSN of the range is used.
     requests: Lease,
-    /// TSNs that our responses may use. Responses to all senders share these TSNs. After a restart the individual keys
-    /// are the same as before, so no TSN may be used twice.
+    /// The reserved range of TSNs that our responses may use. Responses to all senders share these TSNs. After a
+    /// restart the individual keys are the same as before, so no TSN may be used twice.
     responses: Lease,
     /// The first TSN that our requests can use after the last restart of the member. Before that restart, requests of
     /// this epoch may have used the lower TSNs.
@@ -67,12 +68,12 @@ const CHALLENGE_LEN: usize = 8;
 /// our TSN, but with another fingerprint, comes from another member.
 const SENT: usize = 8;
 
-/// The numbers that a member stores durably: its epoch, and the ends of its two [`Lease`]s. A lease is a range of TSNs
-/// that the member may use. The owner of the member stores the end of a lease before the member uses the first TSN of
-/// this lease. The default value is for a member that was never in the group.
+/// The numbers that a member stores durably: its epoch, and the ends of its two reserved ranges of TSNs ([`Lease`]).
+/// The owner of the member stores the end of a range before the member uses the first TSN of the range. The default
+/// value is for a member that was never in the group.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Kept {
-    /// The epoch in which the member can use the TSNs of its leases.
+    /// The epoch in which the member can use its reserved TSNs.
     pub epoch: u16,
     /// One more than the highest TSN that a request may have used.
     pub requests: u64,
@@ -85,8 +86,8 @@ pub struct Kept {
 pub enum SealRefused {
     /// The member has no SenderID.
     NotASender,
-    /// The lease has no unused TSN: make a new [reservation](Member::reserve) durable, and [extend](Member::extend)
-    /// the lease with it.
+    /// All reserved TSNs are used: store a new [reservation](Member::reserve) durably, and then pass it to
+    /// [`Member::extend`].
     LeaseSpent,
     /// The member has sealed as many records as its key may seal in one epoch. The controller must begin the next
     /// epoch.
@@ -238,9 +239,10 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         Ok(())
     }
 
-    /// Returns the value that the owner of the member must make durable before the member can seal `requests` more
-    /// requests and `responses` more responses. Both numbers may be 0 for a member that only receives. After a restart,
-    /// the durable epoch then still shows that the member was already in this epoch.
+    /// Returns the value that the owner of the member must store durably before the member can seal `requests` more
+    /// requests and `responses` more responses. Both numbers may be 0 for a member that only receives. The value also
+    /// contains the current epoch. So after a restart, the stored value shows that the member was already in this
+    /// epoch.
     pub const fn reserve(&self, requests: u64, responses: u64) -> Kept {
         Kept {
             epoch: self.epoch,
@@ -548,7 +550,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
 /// Number of possible SenderIDs.
 const MAX_SENDERS: u32 = 256;
 
-/// Takes the next number of a lease. Fails if this number is not below `limit`, or if the lease has no unused number.
+/// Takes the next TSN of a reserved range. Fails if this TSN is not below `limit`, or if all TSNs of the range are
+/// used.
 fn take(lease: &mut Lease, limit: u32) -> Result<u64, SealRefused> {
     if lease.next() >= limit.into() {
         return Err(SealRefused::Exhausted);

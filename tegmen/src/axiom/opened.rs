@@ -31,8 +31,9 @@ pub enum Proof<'a> {
     /// For a request: the value of its Echo option, which must be our [challenge](super::Member::challenge).
     Echo(&'a [u8]),
     /// For a response: the TSN of our request with the same token. The caller makes sure that the request is still
-    /// open, and that the same listener has not already answered it. We must have sealed the request in this epoch,
-    /// after the last restart of the member, and after the member last forgot the state of a silent listener.
+    /// open, and that the same listener has not already answered it. [`Member::accept`](super::Member::accept) checks
+    /// that the member sealed the request in this epoch, after its last restart, and after it last removed the state of
+    /// a silent listener.
     AnswerTo(u64),
 }
 

@@ -38,8 +38,8 @@ pub(super) struct Protection<'k, const KEY: usize> {
 }
 
 impl<const KEY: usize> Protection<'_, KEY> {
-    /// True if an HMAC protects the records and no cipher encrypts them. If the keys in an image are shorter than the
-    /// keys of an HMAC, the compiler omits the code of this protection.
+    /// True if an HMAC protects the records and no cipher encrypts them. If the keys (`KEY`) are shorter than the keys
+    /// of an HMAC, the result is always false. Then the compiler omits the code that protects records with an HMAC.
     const fn is_mac_only(&self) -> bool {
         KEY == DIGEST_LEN && !self.suite.encrypts()
     }

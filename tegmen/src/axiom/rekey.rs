@@ -31,7 +31,7 @@ const SIGNED_LEN: usize = NODE_HEAD + KEY_LEN + SIGNED_TAG;
 /// Number of bytes of the tag of a node message with a signature. The receiver verifies the tag before the signature,
 /// so that outsiders cannot make it verify signatures.
 const SIGNED_TAG: usize = 8;
-/// Number of bytes of the tag of every other message.
+/// Number of bytes of the tag of a node message without a signature, and of the tag of an epoch message.
 const TAG: usize = 16;
 /// Number of bytes before the secret in a node message: kind (1), epoch (2), levels (1), node (3).
 const NODE_HEAD: usize = 7;

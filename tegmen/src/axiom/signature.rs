@@ -59,7 +59,7 @@ pub trait Signatures {
     fn asked(&self, sender: u8, response: &[u8]) -> Option<GroupNumber>;
 }
 
-/// The signatures of a group without signatures.
+/// The implementation for a group whose records have no signatures. It signs nothing, and knows no public keys.
 impl Signatures for () {
     const IS_ON: bool = false;
 
@@ -97,8 +97,8 @@ impl Signatures for () {
     }
 }
 
-/// Returns the signature scheme of the group; `None` without signatures. In an image without signatures, the compiler
-/// removes the code of this call.
+/// Returns the signature scheme of the group; `None` without signatures. If `S` is `()`, the compiler removes the code
+/// of this call.
 #[inline]
 pub(super) fn scheme_of<S: Signatures>(signatures: &S) -> Option<SignatureScheme> {
     if S::IS_ON { signatures.scheme() } else { None }

@@ -66,10 +66,11 @@ impl Seen {
         !used
     }
 
-    /// Opens the record with this TSN by calling `open`. Does not call `open` if the TSN was already used. But if the
-    /// newest record has the same TSN and another fingerprint, it calls `open` to find out whether the record is a
-    /// clash: a record of another member with the same SenderID or address. The TSN counts as used only if the record
-    /// was authentic.
+    /// Opens a received record by calling `open`. `tsn` is the TSN of the record, and `fingerprint` is its fingerprint.
+    /// If the TSN was already used, the function does not call `open`, with one exception: the TSN is the highest TSN
+    /// that the member has used, but the record that used it had another fingerprint. Then the function calls `open` to
+    /// check the received record. If it is authentic, another member with the same SenderID or address has sent it (a
+    /// clash). A TSN counts as used only if its record was authentic.
     pub(super) fn open<'r>(
         &mut self,
         tsn: u64,

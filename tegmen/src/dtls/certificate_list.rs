@@ -22,7 +22,8 @@ use crate::crypto::Crypto;
 /// Number of bytes of a length field. The list begins with a length field, and so does each certificate.
 const LEN: usize = 3;
 
-/// The certificate at the front of the window, which is verified next. Some of its bytes can still be missing.
+/// The certificate that is verified next. It is at the front of the part of the certificate list that is in the receive
+/// buffer. Some bytes of the certificate can still be missing.
 pub(crate) struct Due {
     /// The offset in the buffer at which the certificate ends. If the length of the certificate is not known yet, this
     /// is the offset at which the certificate's length field ends.
@@ -150,8 +151,8 @@ impl HandshakeState {
         Err(Outcome::Need)
     }
 
-    /// Removes from the window a certificate that the owner of the endpoint has verified. Then continues with the next
-    /// certificate in the list.
+    /// Removes from the receive buffer a certificate that the owner of the endpoint has verified. Then continues with
+    /// the next certificate in the list.
     pub(crate) fn pass_certificate(&mut self, room: &mut [u8], due: &Due) -> Result<(), Outcome> {
         let window = room.get_mut(LEN..self.inbox.front()).unwrap_or(&mut []);
         let left = shift_left(window, due.end.wrapping_sub(LEN), 0);

@@ -21,7 +21,7 @@ pub(crate) struct Cookies {
 }
 
 impl Cookies {
-    /// Creates the value without a key, for an endpoint that never answers a ClientHello.
+    /// Creates a [`Cookies`] value that has no key, for an endpoint that never answers a ClientHello.
     pub(crate) const fn none() -> Self {
         Self { key: HmacKey::none() }
     }

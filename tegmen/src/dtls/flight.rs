@@ -185,7 +185,8 @@ impl Handshake<'_> {
 
     /// Writes the next element of the flight into `out`. If a message does not fit `limit` bytes, writes the largest
     /// fragment that fits. Returns the number of bytes of the record.
-    #[inline(never)] // apart from the loop, which would keep every address that it needs
+    // Not inlined into the loop of the caller: the loop would then keep every address that this function uses.
+    #[inline(never)]
     fn write<C: Crypto, R: Roles>(
         &mut self,
         cx: &mut Cx<'_, C>,

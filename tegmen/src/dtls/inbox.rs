@@ -205,14 +205,14 @@ impl Inbox {
     }
 
     /// Finds a waiting fragment of the message with the message_seq `seq`, and marks it as used. Returns the position
-    /// and the length of the item's bytes in the buffer. If certificates are verified in parts, finds only a fragment
-    /// that begins inside or directly after the bytes of the message that have arrived.
+    /// and the length of the fragment in the buffer. The fragment includes its handshake header. If certificates are
+    /// verified in parts, finds only a fragment that begins inside or directly after the bytes of the message that have
+    /// arrived.
     pub(crate) fn take_fragment<R: Roles>(&mut self, room: &mut [u8], seq: u16) -> Option<(usize, usize)> {
         self.take::<R>(room, Held::Fragment, Some(seq))
     }
 
-    /// Finds a waiting record, and marks it as used. Returns the position and the length of the item's bytes in the
-    /// buffer.
+    /// Finds a waiting record, and marks it as used. Returns the position and the length of the record in the buffer.
     pub(crate) fn take_record<R: Roles>(&mut self, room: &mut [u8]) -> Option<(usize, usize)> {
         self.take::<R>(room, Held::Record, None)
     }

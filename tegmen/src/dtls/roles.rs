@@ -130,9 +130,10 @@ pub trait Keys {
         Some(0)
     }
 
-    /// Returns the credential with this number, or `None` if there is no credential with this number. `server` is the
-    /// number of a named server, or 0 for the endpoint itself. The numbers of credentials begin with 0, and the highest
-    /// possible number is 254. A handshake uses the first suitable credential.
+    /// Returns the credential with the number `number` of the named server with the number `server`: see
+    /// [`Self::server`]. If `server` is 0, it is a credential of the endpoint itself. Returns `None` if there is no
+    /// credential with this number. The numbers of the credentials of a server begin with 0, and the highest possible
+    /// number is 254. A handshake uses the first suitable credential.
     fn credential(&self, server: u32, number: u8) -> Option<Credential<'_>>;
 
     /// Returns whether a server asks clients for a certificate, and whether it requires one.
@@ -145,8 +146,9 @@ pub trait Keys {
         &[CertificateType::X509]
     }
 
-    /// Returns the cipher suites of a named server in order of preference. If `server` is 0, returns the suites of
-    /// the endpoint itself. A named server uses only suites that the endpoint itself also has.
+    /// Returns the cipher suites of the named server with the number `server`, in order of preference. [`Self::server`]
+    /// has returned this number for the name that the client requested. If `server` is 0, returns the cipher suites of
+    /// the endpoint itself, which has no name. A named server uses only suites that the endpoint itself also has.
     fn suites(&self, server: u32) -> Suites {
         let _ = server;
         Suites::ALL
@@ -183,7 +185,7 @@ pub enum ClientAuthentication {
     Required,
 }
 
-/// The keys of an endpoint without credentials.
+/// The implementation of [`Keys`] for an endpoint that has no certificate and no raw public key.
 pub(crate) struct NoKeys;
 
 impl Keys for NoKeys {

@@ -86,7 +86,8 @@ fn place(room: &[u8], item: Item) -> Option<Place> {
     }
 }
 
-/// Returns the position at which the next item must end.
+/// Returns the position in the buffer at which the stored items begin. The bytes before it are free for the text at the
+/// front and for more items. The next item ends at this position.
 fn free(room: &[u8]) -> usize {
     let mut end = room.len();
     while let Some((_, place)) = at(room, end) {
@@ -95,7 +96,8 @@ fn free(room: &[u8]) -> usize {
     end
 }
 
-/// Returns the maximum number of bytes of the text at the front of the buffer.
+/// Returns the maximum number of bytes of the text for which the front of the buffer has space: the cookie, the PSK
+/// identity hint or the PSK identity.
 pub(crate) fn front(room: &[u8]) -> usize {
     free(room).saturating_sub(TRAILER)
 }
@@ -113,7 +115,7 @@ pub(crate) fn get(room: &[u8], item: Item) -> &[u8] {
 }
 
 /// Stores `bytes` as this item, and replaces the earlier content of the item. `front` is the number of bytes of the
-/// text at the front of the buffer.
+/// text at the front of the buffer: the cookie, the PSK identity hint or the PSK identity.
 pub(crate) fn put(room: &mut [u8], front: usize, item: Item, bytes: &[u8]) -> Result<(), Fatal> {
     put_parts(room, front, item, &[bytes])
 }

@@ -30,10 +30,10 @@ pub const SEALED_SESSION_LEN: usize = 1 + NONCE_LEN + MAX_PLAIN_LEN + TAG_LEN;
 /// survive sleep or a restart, or move to another endpoint.
 ///
 /// The keys alone are not enough to continue a session. If a record number is used twice, the cipher is broken. So the
-/// endpoint takes record numbers from a lease, whose end is stored before the first of these numbers is used. If the
-/// replay window is lost, old records are accepted again. So if the endpoint ended, for example by a power cut, before
-/// it could store the last replay window, mark the window as lost. Then do not act on records until the peer has proved
-/// that they are fresh, for example by an Echo option (RFC 9175, section 2.3).
+/// endpoint takes record numbers from a reserved range (a lease), whose end is stored durably before the first number
+/// of the range is used. If the replay window is lost, old records are accepted again. So if the endpoint ended, for
+/// example by a power cut, before it could store the last replay window, mark the window as lost. Then do not act on
+/// records until the peer has proved that they are fresh, for example by an Echo option (RFC 9175, section 2.3).
 #[derive(Debug)]
 pub struct Session {
     pub(crate) keys: Keys,

@@ -38,7 +38,7 @@ pub enum Event {
         /// The position of the data in the datagram: see [`Records::bytes`].
         bytes: Span,
     },
-    /// The time has come that the owner of the endpoint set with [`Peers::schedule`] for this peer.
+    /// The owner of the endpoint has set a time for this peer with [`Peers::schedule`], and this time is reached.
     Alarm(PeerId),
     /// The peer has proved that it receives at the address from which its last records came. From now on, our records
     /// go to this address. Datagrams that we sent to the old address after the peer had moved are probably lost.

@@ -11,9 +11,9 @@ use crate::identity::{PeerId, Principal};
 impl<P: Peers, R: Roles> Endpoint<P, R> {
     /// Returns a copy of an established session, so that the session can continue even if the endpoint ends
     /// unexpectedly, for example by a power cut. The replay window of the copy is marked as lost. The record numbers of
-    /// the copy begin at the end of this session's lease, which is the range of record numbers that the session may
-    /// use. Before the first call of [`Self::lease_session`], the lease covers all record numbers. So a copy that is
-    /// made before that call has no record number that it may use.
+    /// the copy begin at the end of the range of record numbers that is reserved for this session. Before the first
+    /// call of [`Self::lease_session`], this range contains all record numbers. So a copy that is made before that call
+    /// has no record number that it may use.
     pub fn copy_session(&mut self, id: PeerId) -> Option<Session> {
         let ids = self.peers.connection_ids(id).copied();
         let peer = self.established(id)?;

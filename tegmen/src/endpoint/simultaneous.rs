@@ -129,9 +129,10 @@ impl Handshake<'_> {
         }
     }
 
-    /// True if a ClientHello with this random and this message_seq is a late copy. The peer sent this copy before the
-    /// ClientHello with which this handshake as server began. The cookie in the copy was made before our own handshake
-    /// as client began. It is valid again, because cookies are no longer bound to that handshake.
+    /// True if a ClientHello with this random and this message_seq is a late copy: the peer sent it before the
+    /// ClientHello with which the current handshake began, in which we are the server. The cookie in the late copy was
+    /// made before our earlier handshake as client began. During that handshake, only cookies that were bound to it
+    /// were valid. That handshake has ended, so the cookie in the copy is valid again.
     pub(super) fn is_late(&self, random: &Random, message_seq: u16) -> bool {
         let next = message_seq.wrapping_add(1);
         self.state.client_random == *random && next.wrapping_sub(self.state.answered_seq).cast_signed() < 0

@@ -87,10 +87,10 @@ pub trait Application<X: OpenedRequest = Infallible, S = ()> {
     }
 
     /// Reports that a response in a protected group was not sent, because it could not be protected. The error
-    /// [`SealRefused::LeaseSpent`] means that our member has used all record numbers of its lease. Then make a new
-    /// [reservation](crate::axiom::Member::reserve) durable, and extend the lease with this reservation. To avoid the
-    /// error, extend the lease before it has no unused numbers: [`Member::left`](crate::axiom::Member::left) returns
-    /// how many numbers of the lease are unused.
+    /// [`SealRefused::LeaseSpent`] means that our member has used all its reserved record numbers. Then store a new
+    /// [reservation](crate::axiom::Member::reserve) durably, and pass it to
+    /// [`Member::extend`](crate::axiom::Member::extend). To avoid the error, reserve more record numbers before all are
+    /// used: [`Member::left`](crate::axiom::Member::left) returns how many reserved record numbers are not used yet.
     fn on_unsealed_response(&mut self, group: &Address, refused: SealRefused) {
         let _ = (group, refused);
     }

@@ -202,8 +202,8 @@ impl Groups for () {
 /// Memory for at most `GROUPS` groups. In each group it stores the states of at most `SENDERS` senders and `LISTENERS`
 /// listeners: see [`Member`].
 ///
-/// In each group, our member may use only the record numbers of its leases. The owner of the node must extend these
-/// leases before all of their record numbers are used: see [`Self::member`] and [`Member::left`].
+/// In each group, our member may use only record numbers that are reserved for it. The owner of the node must reserve
+/// more record numbers before all of them are used: see [`Self::member`], [`Member::left`] and [`Member::reserve`].
 pub struct GroupArray<
     const GROUPS: usize,
     const SENDERS: usize,

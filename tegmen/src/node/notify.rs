@@ -244,8 +244,8 @@ fn take_decision<P: Policy>(_: &P, decision: &mut Option<bool>) -> Option<Decide
 }
 
 /// Calls the handler with a registration again, and writes the handler's response into `frame` as a notification with
-/// the Observe number `number`. `decision` is the decision on this notification, if the policy has made the decision
-/// later; if `decision` is `None`, this function asks the policy now.
+/// the Observe number `number`. If the policy could not decide immediately on this notification, and has decided since
+/// then, `decision` contains this decision. If `decision` is `None`, this function asks the policy now.
 pub(super) fn renew<X: OpenedRequest, S>(
     peer: PeerId,
     (request, decision): (&[u8], &mut Option<bool>),
@@ -300,8 +300,9 @@ fn fail(token: &[u8], (message_type, message_id): (MessageType, u16), frame: &mu
 /// Registers or deregisters the sender of a request, if the request has an Observe option. `exchange` identifies the
 /// request in its OSCORE context, together with the owner of this context; `None` without OSCORE. `to_group` has two
 /// values. If a member of a protected group sent the request, the first value is the data that is stored for this
-/// member. If the request was sent to a group, the second value has the Message ID of the response, with which the
-/// client may reject the response, and the Observe number that precedes the numbers of a new registration.
+/// member. If the request was sent to a group, the second value has the Message ID of the response and an Observe
+/// number. The client may reject the response with a Reset that contains this Message ID. The first Observe number of a
+/// new registration is one more than this Observe number.
 ///
 /// Returns the request, and true if the response to this request may make the sender an observer. If the sender does
 /// not become an observer, the caller must call [`deregister`].

@@ -272,8 +272,8 @@ impl Oscore for () {
 /// One security context of a mote. It stores at most `REQUESTS` requests of this node that wait for their responses.
 /// Messages of the context may arrive from any peer: from a proxy, or from the other endpoint at a new address.
 ///
-/// The context may use only the sequence numbers of its lease. The owner of the node must extend this lease before all
-/// of these numbers are used: see [`Context::lease_mut`].
+/// The context may use only sequence numbers that are reserved for it. The owner of the node must reserve more sequence
+/// numbers before all of them are used: see [`Context::lease_mut`].
 #[derive(Debug)]
 pub struct OneContext<const REQUESTS: usize> {
     /// The security context.

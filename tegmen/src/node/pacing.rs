@@ -20,7 +20,8 @@ pub trait Pacing {
     fn next(&self, peer: PeerId) -> Instant;
 }
 
-/// This type stores nothing, so a node with this type sends no message without acknowledgement.
+/// The implementation for a node that sends only messages with acknowledgement. It stores no times, so the node can
+/// never send a message without acknowledgement.
 impl Pacing for () {
     #[inline]
     fn sent(&mut self, _: Instant, _: PeerId, _: usize) {}

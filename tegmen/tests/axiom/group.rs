@@ -61,7 +61,8 @@ impl Group {
         }
     }
 
-    /// Creates the member `number`, with leases of a thousand requests and a thousand responses.
+    /// Creates the member `number`, with record numbers that are reserved for a thousand requests and a thousand
+    /// responses.
     pub fn member<const KEY: usize>(&self, crypto: &mut impl Crypto, number: u8) -> Member<4, 4, KEY> {
         let mut member = Member::new(crypto, &self.association(number), &Kept::default()).unwrap();
         member.extend(&member.reserve(1000, 1000));

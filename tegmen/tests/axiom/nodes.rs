@@ -245,7 +245,8 @@ struct End {
     environment: Environment<Recorder>,
     app: App,
     ids: GroupIds,
-    /// For each group: the ends of the two leases of the member, as they were last stored durably.
+    /// For each group: the ends of the record numbers that are reserved for the requests and for the responses of the
+    /// member, as they were last stored durably.
     kept: [Kept; GROUPS],
     session: Option<PeerId>,
 }
@@ -310,7 +311,7 @@ impl End {
         end
     }
 
-    /// Makes a new reservation durable, and then extends the leases with this reservation.
+    /// Stores a new reservation of record numbers durably, and then allows the member to use these record numbers.
     fn lease(&mut self, group: usize) {
         let member = self.node.features.groups.member(&group_address(group)).unwrap();
         self.kept[group] = member.reserve(LEASE, LEASE);

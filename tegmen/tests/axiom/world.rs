@@ -78,7 +78,8 @@ fn forget(models: &mut Models) {
 struct Node<const KEY: usize> {
     member: Member<4, 4, KEY, Keys>,
     epoch: u16,
-    /// The ends of the two leases of the member, as they were last stored durably.
+    /// The ends of the record numbers that are reserved for the requests and for the responses of the member, as they
+    /// were last stored durably.
     kept: Kept,
     /// True if a value of the current epoch was stored durably. Before that, the member opens no request.
     is_kept: bool,
@@ -219,8 +220,8 @@ impl<const KEY: usize> World<KEY> {
         self.sent.push(Sent { bytes, content, epoch, tsn, from, to });
     }
 
-    /// Makes a new reservation durable, and then extends the leases with this reservation. Sometimes the power fails
-    /// between these two steps.
+    /// Stores a new reservation of record numbers durably, and then allows the member to use these record numbers.
+    /// Sometimes the power fails between these two steps.
     fn lease(&mut self, who: usize) {
         let more = self.dice.roll(5) as u64 + 1;
         let node = &mut self.nodes[who];

@@ -308,7 +308,8 @@ impl End {
         }
     }
 
-    /// Simulates a power cut: the replay window is lost, and the sequence numbers continue after the end of the lease.
+    /// Simulates a power cut: the replay window is lost, and the sequence numbers continue after the last reserved
+    /// sequence number.
     fn lose_window(&mut self) {
         let end = self.node.features.oscore.context.lease().end();
         self.node.features.oscore.context = context(self.last, Some(end)).context;

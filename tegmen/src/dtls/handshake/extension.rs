@@ -43,7 +43,7 @@ impl ExtensionType {
 pub(crate) struct MaxFragmentLength(pub(crate) u8);
 
 impl MaxFragmentLength {
-    /// Returns the length in bytes that this content means; `None` if the content is not 1, 2, 3 or 4.
+    /// Returns the maximum fragment length in bytes; `None` if the content of the extension is not 1, 2, 3 or 4.
     pub(crate) const fn bytes(self) -> Option<u16> {
         match self.0 {
             1..=4 => Some(256 << self.0),
@@ -51,9 +51,10 @@ impl MaxFragmentLength {
         }
     }
 
-    /// Returns the content for the largest length that is at most `limit` bytes. Returns `None` if `limit` is below
-    /// 512. Also returns `None` if `limit` is 2^14 or more, because every record then fits the limit. A client offers
-    /// this extension in addition to record_size_limit, for servers that do not support record_size_limit.
+    /// Returns the content of max_fragment_length for the largest fragment length that is at most `limit` bytes.
+    /// Returns `None` if `limit` is below 512, because the shortest fragment length is 512 bytes. Returns `None` if
+    /// `limit` is 2^14 or more, because every record then fits the limit. A client offers max_fragment_length in
+    /// addition to record_size_limit, for servers that do not support record_size_limit.
     pub(crate) const fn within(limit: u16) -> Option<Self> {
         match limit {
             512..1024 => Some(Self(1)),

@@ -1,5 +1,5 @@
-//! Both directions of a session: the keys, the record numbers, the lease that limits our record numbers, and the replay
-//! window.
+//! Both directions of a session: the keys, the record numbers, the limit up to which our record numbers are reserved
+//! (the lease), and the replay window.
 
 use super::cipher::associated_data;
 use super::connection_id::{self, ConnectionId};
@@ -22,12 +22,13 @@ pub struct Channel {
     window: ReplayWindow,
     failed_opens: u16,
     cipher: Cipher,
-    /// Number of leased chunks of record numbers. The channel may use only the numbers in these chunks: see
-    /// [`Self::lease_end`].
+    /// Number of chunks of record numbers that are reserved for this channel. The channel may use only the record
+    /// numbers in these chunks: see [`Self::lease_end`].
     lease: u8,
 }
 
-/// Number of record numbers in a chunk. A session that is stored outside of its endpoint leases one chunk at a time.
+/// Number of record numbers in a chunk. For a session that is stored outside of its endpoint, one chunk is reserved at
+/// a time.
 pub const CHUNK: u32 = 1 << 16;
 /// Number of chunks that contain all record numbers of a key.
 const CHUNKS: u8 = (MAX_SEALED / CHUNK) as u8;
@@ -37,7 +38,7 @@ const CHUNKS: u8 = (MAX_SEALED / CHUNK) as u8;
 pub enum SealError {
     /// The frame has no space for header, explicit nonce and tag, or the content is longer than 2^14 bytes.
     Full,
-    /// The key has sealed 2^23 records, so a new handshake is necessary. Or all leased record numbers are used
+    /// The key has sealed 2^23 records, so a new handshake is necessary. Or all reserved record numbers are used
     /// ([`Channel::lease_end`]).
     KeyExhausted,
 }
@@ -117,7 +118,7 @@ impl Channel {
     /// `Self::tailroom` free bytes after it.
     ///
     /// # Errors
-    /// `KeyExhausted` if the key has sealed its maximum number of records, or if all leased record numbers are used
+    /// `KeyExhausted` if the key has sealed its maximum number of records, or if all reserved record numbers are used
     /// ([`Self::lease_end`]). No record number is used up then. `Full` if the record is longer than its buffer, or if
     /// the content is longer than 2^14 bytes. One record number is used up then.
     #[inline]
@@ -302,7 +303,7 @@ impl Channel {
         failed
     }
 
-    /// Returns the end of the lease: one more than the last record number that may be used.
+    /// Returns the end of the reserved record numbers: one more than the last record number that the channel may use.
     pub const fn lease_end(&self) -> u32 {
         (self.lease as u32).wrapping_mul(CHUNK)
     }
