@@ -4,11 +4,11 @@
 use tegmen::address::Address;
 use tegmen::axiom::{Admission, Association, Kept, Suite};
 
-/// The parameters of a member.
+/// The parameters that the controller of the group gives to one member.
 pub struct Provisioning<'a> {
     /// The security association of the epoch, without the master secret, which is derived from [`Self::admission`].
     pub association: Association<'a>,
-    /// The secrets of the member.
+    /// The secrets of the member, from which it derives the keys of the group.
     pub admission: Admission<'a>,
     /// SenderIDs whose record numbers begin with 0 in the epoch.
     pub senders: &'a [u8],
@@ -67,7 +67,7 @@ pub const CONTROLLER: u8 = 3;
 pub const ADDRESS: Address =
     Address { ip: [0xff, 0x13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x8a], port: 5684, scope: 0 };
 
-/// The identity of the group.
+/// The identity of the group: 16 random bytes in a product.
 pub const GROUP: [u8; 16] = [1; 16];
 /// Number of levels of the group's key tree, which has at most 256 members.
 pub const LEVELS: usize = 9;

@@ -21,7 +21,7 @@ use tegmen_flash::Flash;
 pub struct Listener<F, R = InGroup> {
     /// The group membership of the listener, with its keys.
     pub group: Provisioned<F, SENDERS, 0>,
-    /// The protection of the responses.
+    /// The value that protects the responses of this listener.
     pub responses: R,
     lamp: Lamp,
     /// The time before which the listener sends no challenge.

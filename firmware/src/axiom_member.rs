@@ -38,7 +38,7 @@ enum Session {
     Open(PeerId),
 }
 
-/// The keys of the member.
+/// The part of a [`GroupMember`] that receives the keys of the group, and makes the listener from them.
 struct Keys<F> {
     /// The parts from which the listener is made. `None` after the member has received keys and made the listener.
     parts: Option<Parts<F>>,
@@ -181,9 +181,9 @@ impl<F: Flash, X: OpenedRequest> node::Application<X> for Keys<F> {
 type Table = PeerArray<Exchanges<Storage>, 1, 1, 32, 96>;
 type Storage = Fixed<1, 192, 1, 16>;
 
-/// The name of the group.
+/// The name of the group in requests to the controller.
 pub const GROUP: &str = "lamps";
-/// The resource of the group at the controller.
+/// The path of the resource at the controller to which a member sends its request to join the group.
 pub const PATH: &str = "ace-group/lamps";
 /// The Content-Format of the request to join (RFC 9594, section 11.2).
 pub const GROUPCOMM_CBOR: u32 = 261;

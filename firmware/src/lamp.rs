@@ -7,7 +7,7 @@ use tegmen::coap::handler::{Policy, Served, serve};
 use tegmen::coap::{Authorized, Code, Handler, MessageRef, MessageType, Request, Response};
 use tegmen::time::Instant;
 
-/// The resource of the listener.
+/// The resource `/light` of a listener: a lamp that requests switch on and off.
 pub struct Lamp {
     /// True if the lamp is on.
     pub is_on: bool,

@@ -21,7 +21,7 @@ impl Memory for Small {
     type Features = ();
 }
 
-/// The client.
+/// The application of a client: it sends a PUT every second, and observes the resource `blink` of the server.
 pub struct Client {
     blinker: blink_client::Client,
     /// The session with the server; `None` while there is no session.

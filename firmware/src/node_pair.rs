@@ -176,7 +176,7 @@ impl<X: OpenedRequest> node::Application<X> for Asking {
     }
 }
 
-/// A response.
+/// The code, the Block option and the payload of a response that the client received.
 struct Heard {
     code: Code,
     block: Option<Block>,

@@ -26,7 +26,7 @@ impl Memory for Serving {
 /// Space for bodies of requests, and for responses with their options.
 pub type Texts = BodyArray<3, 256, 0>;
 
-/// The server.
+/// The application of a server: it counts PUTs, notifies the observers of the count, and stores a text.
 pub struct Server {
     counter: blink_server::Server,
     /// True if the count differs from the value that was last notified.

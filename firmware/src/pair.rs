@@ -37,7 +37,7 @@ impl Configured for Either {
 
 /// One end, with its table of peers and its roles.
 pub struct Node<T: Peers + 'static, R: Answers + 'static> {
-    /// The endpoint.
+    /// The DTLS endpoint of this end.
     pub endpoint: Endpoint<&'static mut T, R>,
     /// The measured [region](Region) in which the instructions of this end are counted, and the path to the other end.
     pub end: &'static End,

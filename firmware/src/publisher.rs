@@ -15,7 +15,7 @@ use tegmen::time::{Duration, Instant};
 use tegmen_lowpan::slip::Start;
 use tegmen_protokey::{MAX_IDENTITY, Mode, NONCE_LEN, Protokey, SessionIdentity};
 
-/// The publisher.
+/// The application of a publisher. It sends a PUT with a reading to its subscriber every second.
 pub struct Publisher {
     subscriber: Address,
     session: Session,

@@ -16,11 +16,11 @@ use tegmen::time::Instant;
 
 /// A node with the sessions `S` and the application `A`.
 pub struct Side<S: Resumption, A> {
-    /// The node.
+    /// The CoAP node, which contains the endpoint.
     pub node: Node<&'static mut Table, Role<S>, ()>,
     /// The crypto provider and the counters.
     pub environment: Environment<Provider>,
-    /// The application.
+    /// The application that answers the requests to the node.
     pub application: A,
     /// The newest session.
     pub session: Option<PeerId>,

@@ -19,9 +19,9 @@ pub struct Sessions<R: Roles, const PEERS: usize> {
 /// A table of sessions, of which one can be in a handshake.
 pub type Table<const PEERS: usize> = PeerArray<(), PEERS, 1, 32, 96>;
 
-/// The content of a datagram.
+/// The result of processing a received datagram.
 pub enum Taken<'d> {
-    /// A message of the peer.
+    /// The datagram carries application data of the peer. The value is the decrypted content.
     Message(&'d mut [u8]),
     /// A datagram of a handshake or of the end of a session. The value is the length of the answer, or 0 if there is
     /// none.

@@ -1,27 +1,28 @@
 //! The sliding window of protocols that number their messages (RFC 6347, section 4.1.2.6; RFC 8613, section 7.4).
 
-/// Records which of the last 64 numbers have been seen.
+/// A replay window: records which of the last 64 sequence numbers of a peer were accepted.
 #[derive(Debug, Clone)]
 pub struct ReplayWindow {
-    /// One more than the highest accepted number. This number and all higher numbers are new.
+    /// One more than the highest accepted sequence number. This sequence number and all higher ones are new.
     next: u64,
-    /// Bit `i` is set if the number `next - 1 - i` was accepted.
+    /// Bit `i` is set if the sequence number `next - 1 - i` was accepted.
     seen: u64,
 }
 
 impl ReplayWindow {
-    /// Creates a window that has accepted no number.
+    /// Creates a replay window that has accepted no sequence number.
     pub const fn new() -> Self {
         Self { next: 0, seen: 0 }
     }
 
-    /// Creates a window in which all numbers up to `number` count as accepted.
+    /// Creates a replay window in which all sequence numbers up to `number` count as accepted.
     pub const fn seen_up_to(number: u64) -> Self {
         Self { next: number.saturating_add(1), seen: u64::MAX }
     }
 
-    /// Creates a window whose content was lost, for example after a power cut. The window does not know which numbers
-    /// the peer has used. [`Self::mark`] then returns `mark`, which is any number that the caller needs again later.
+    /// Creates a replay window whose content was lost, for example after a power cut. The window does not know which
+    /// sequence numbers the peer has used. [`Self::mark`] then returns `mark`, which is any number that the caller
+    /// needs again later.
     pub const fn lost(mark: u64) -> Self {
         // The highest number that was accepted always has its bit, so this state is that of no other window.
         Self { next: mark.saturating_add(1), seen: 0 }
@@ -47,7 +48,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Returns one more than the highest number accepted.
+    /// Returns one more than the highest sequence number that was accepted.
     pub const fn next(&self) -> u64 {
         self.next
     }
@@ -74,7 +75,7 @@ impl ReplayWindow {
     }
 }
 
-/// Does the same as [`ReplayWindow::from_parts`].
+/// Creates a replay window from its two fields, as [`ReplayWindow::from_parts`] does.
 impl From<(u64, u64)> for ReplayWindow {
     fn from(parts: (u64, u64)) -> Self {
         Self::from_parts(parts)
@@ -87,11 +88,11 @@ impl Default for ReplayWindow {
     }
 }
 
-/// The number was accepted before, or is older than the window.
+/// The error that a sequence number was accepted before, or is too old for the replay window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Replayed;
 
-/// A number that was not accepted before. If this value is dropped, the window does not change.
+/// A sequence number that was not accepted before. If this value is dropped, the replay window does not change.
 #[must_use = "a record is only accepted by `accept`, after its tag was checked"]
 pub struct Fresh<'w> {
     window: &'w mut ReplayWindow,
@@ -99,7 +100,8 @@ pub struct Fresh<'w> {
 }
 
 impl Fresh<'_> {
-    /// Marks the number as accepted. Call this after the message has proved authentic.
+    /// Marks the sequence number as accepted in the replay window. Call this function after the message with this
+    /// sequence number has proved authentic.
     #[inline]
     pub fn accept(self) {
         let Self { window, sequence } = self;

@@ -285,7 +285,7 @@ pub enum Found<'a> {
 /// A cache that stores responses in the memory `S`.
 #[derive(Debug, Default)]
 pub struct Cache<S> {
-    /// The memory.
+    /// The memory that stores the responses.
     pub storage: S,
 }
 

@@ -29,9 +29,9 @@ pub enum Received<'m, 'x, K> {
     Duplicate(&'x [u8]),
     /// The response to a request of this end.
     Response {
-        /// The request.
+        /// The identifier of the request that the message answers.
         request: RequestId,
-        /// The response.
+        /// The message with the response.
         message: MessageRef<'m>,
         /// The acknowledgement to send. `None` if the response needs no acknowledgement.
         acknowledge: Option<[u8; 4]>,
@@ -52,7 +52,7 @@ pub enum Received<'m, 'x, K> {
     Nothing,
 }
 
-/// An event of the clock.
+/// An event that [`Exchanges::poll`] returns when the time of an exchange has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
     /// Retransmit the message that [`Exchanges::poll`] has written into its frame. The frame is empty if the message
@@ -62,7 +62,7 @@ pub enum Due {
     TimedOut(RequestId),
 }
 
-/// The exchanges of one peer.
+/// The exchanges between this end and one peer: the requests and responses that wait for an answer.
 ///
 /// The storage `S` keeps the messages of this end until they are answered, and the replies to messages of the peer. If
 /// the peer repeats a message, the kept reply is sent again. The methods take the storage as an argument. All calls for

@@ -21,7 +21,7 @@ impl OptionNumber {
     pub const IF_MATCH: Self = Self(1);
     /// The name of the target host.
     pub const URI_HOST: Self = Self(3);
-    /// The version of a representation.
+    /// An identifier that distinguishes versions of a representation.
     pub const ETAG: Self = Self(4);
     /// The request applies only if the resource does not exist.
     pub const IF_NONE_MATCH: Self = Self(5);
@@ -33,13 +33,13 @@ impl OptionNumber {
     pub const LOCATION_PATH: Self = Self(8);
     /// The message is protected (RFC 8613).
     pub const OSCORE: Self = Self(9);
-    /// A segment of the path.
+    /// A segment of the path of the requested resource.
     pub const URI_PATH: Self = Self(11);
     /// The format of the payload.
     pub const CONTENT_FORMAT: Self = Self(12);
     /// The number of seconds for which a response is fresh.
     pub const MAX_AGE: Self = Self(14);
-    /// An argument of the query.
+    /// An argument of the query of the request, for example `key=value`.
     pub const URI_QUERY: Self = Self(15);
     /// The number of proxies through which a message may still pass (RFC 8768).
     pub const HOP_LIMIT: Self = Self(16);

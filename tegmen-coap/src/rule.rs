@@ -82,7 +82,7 @@ impl fmt::Display for Methods {
 /// A rule on requests: methods, and one path or all paths with the same beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rule<'a> {
-    /// The methods.
+    /// The methods of the requests to which the rule applies.
     pub methods: Methods,
     /// The path, which begins with a slash. With a `*` at the end, it means every path that begins with the text
     /// before the `*`.

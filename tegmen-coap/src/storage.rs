@@ -78,7 +78,7 @@ pub struct Outgoing {
     pub timeout_ms: u32,
     /// The time of the next action.
     pub deadline: Instant,
-    /// The token.
+    /// The token of the request or of the response.
     pub token: Token,
 }
 

@@ -10,7 +10,7 @@ use tegmen_base::time::{Duration, Instant};
 pub struct Header {
     /// Number of hops that the frame may still take.
     pub hops_left: u8,
-    /// The originator of the frame.
+    /// The address of the node that sent the frame first.
     pub originator: LinkAddress,
     /// The destination of the frame; usually the broadcast address.
     pub destination: LinkAddress,

@@ -100,16 +100,16 @@ pub struct Header {
     pub acknowledge: bool,
     /// True if another frame for the same receiver follows.
     pub pending: bool,
-    /// The data sequence number.
+    /// The data sequence number, which an acknowledgement repeats.
     pub sequence: u8,
-    /// The network of the receiver.
+    /// The identifier of the network of the receiver (destination PAN identifier).
     pub destination_pan: PanId,
-    /// The receiver.
+    /// The address of the receiver.
     pub destination: LinkAddress,
-    /// The network of the sender. The frame does not contain the identifier of this network if both addresses are
-    /// present, and sender and receiver are in the same network.
+    /// The identifier of the network of the sender (source PAN identifier). The frame does not contain it if both
+    /// addresses are present, and sender and receiver are in the same network.
     pub source_pan: PanId,
-    /// The sender.
+    /// The address of the sender.
     pub source: LinkAddress,
 }
 
@@ -240,7 +240,7 @@ impl Header {
 /// A received frame. [`Frame::parse`] has checked its FCS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'r> {
-    /// The header.
+    /// The header of the frame: its type, its data sequence number and its addresses.
     pub header: Header,
     /// The payload of the frame.
     pub payload: &'r [u8],

@@ -10,16 +10,16 @@ use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 /// from one of these link addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hop {
-    /// The sender of the frame.
+    /// The link address of the sender of the frame.
     pub source: LinkAddress,
-    /// The destination of the frame.
+    /// The link address of the receiver of the frame.
     pub destination: LinkAddress,
 }
 
 /// A prefix that all nodes of the network identify by a number (RFC 6775, section 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Context {
-    /// The number, 0 to 15.
+    /// The number that identifies the prefix in compressed headers, 0 to 15.
     pub id: u8,
     /// The prefix.
     pub prefix: [u8; 16],

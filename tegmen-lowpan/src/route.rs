@@ -5,11 +5,11 @@ use super::frame::LinkAddress;
 /// A route: packets to addresses with this prefix go to this neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// The prefix.
+    /// The prefix of the addresses to which this route leads.
     pub prefix: [u8; 16],
     /// The length of the prefix in bits, at most 128; 0 is the default route.
     pub len: u8,
-    /// The neighbour.
+    /// The link address of the neighbour to which the packets are sent.
     pub next_hop: LinkAddress,
 }
 

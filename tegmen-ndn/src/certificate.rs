@@ -121,11 +121,11 @@ impl core::error::Error for Refusal {}
 /// A certificate. Its own signature is not verified yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Certificate<'p> {
-    /// The packet.
+    /// The Data packet that contains the certificate.
     pub received: ReceivedData<'p>,
-    /// ValidityPeriod.
+    /// The period in which the certificate is valid (ValidityPeriod).
     pub validity: Validity,
-    /// The content.
+    /// The public key that is the content of the Data packet.
     pub public_key: PublicKey<'p>,
     key_name_len: usize,
 }

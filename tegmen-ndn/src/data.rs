@@ -8,7 +8,7 @@ use crate::tlv::{self, Type};
 use tegmen_base::buf::{Frame, Full, Writer};
 use tegmen_base::crypto::{Crypto, DIGEST_LEN, MAX_SIGNATURE, digest};
 
-/// The kind of a content.
+/// The kind of the content of a Data packet (ContentType).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContentType(pub u64);
 
@@ -43,7 +43,7 @@ pub struct Data<'p> {
 /// A received Data packet.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedData<'p> {
-    /// The packet.
+    /// The fields of the Data packet, without its signature.
     pub data: Data<'p>,
     /// The signature, which is not verified yet.
     pub signed: Signed<'p>,

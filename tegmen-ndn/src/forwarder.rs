@@ -1,9 +1,9 @@
 //! A forwarder: it forwards Interests towards producers, and returns Data packets to all faces that requested them.
 //!
-//! The owner passes each packet that a face receives to [`Forwarder::on_interest`], [`Forwarder::on_data`] or
-//! [`Forwarder::on_nack`], and calls [`Forwarder::on_timeout`] at [`Forwarder::next_timeout`]. The forwarder sends
-//! packets through [`Faces`]. The owner supplies the [tables](crate::tables). The module [`fixed`](crate::fixed) has
-//! tables of fixed size for devices.
+//! The owner of a forwarder is the program that contains it. The owner passes each packet that a face receives to
+//! [`Forwarder::on_interest`], [`Forwarder::on_data`] or [`Forwarder::on_nack`], and calls [`Forwarder::on_timeout`] at
+//! [`Forwarder::next_timeout`]. The forwarder sends packets through [`Faces`]. The owner supplies the
+//! [tables](crate::tables). The module [`fixed`](crate::fixed) has tables of fixed size for devices.
 
 use crate::MAX_HEAD;
 use crate::data::ReceivedData;
@@ -18,7 +18,7 @@ use tegmen_base::buf::Frame;
 use tegmen_base::crypto::Crypto;
 use tegmen_base::time::Instant;
 
-/// The faces of a node.
+/// The faces through which a forwarder sends packets. A face is a link to another node or to an application.
 pub trait Faces<K> {
     /// Returns true for a face of an application on the same host. Packets with names under `/localhost` use only
     /// such faces.
@@ -113,7 +113,8 @@ pub struct Forwarder<F, P, S> {
     pub store: S,
     /// The time limits for an Interest.
     pub times: Times,
-    /// The state of the generator for the nonces of retransmissions. The owner sets it to a random number at the start.
+    /// The state of the generator for the nonces of retransmissions. The owner of the forwarder sets this field to a
+    /// random number at the start.
     pub random: u32,
 }
 

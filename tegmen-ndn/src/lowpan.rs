@@ -36,7 +36,7 @@ pub const DEFAULT_HOP_LIMIT: u8 = 255;
 pub struct Context<'n> {
     /// The number of the context, from 1 to 127.
     pub id: u8,
-    /// The prefix.
+    /// The prefix of names that the number replaces.
     pub prefix: Name<'n>,
 }
 
@@ -50,7 +50,7 @@ impl HopId {
         if matches!(id, 1..=MAX_ID) { Some(Self(id)) } else { None }
     }
 
-    /// Returns the number.
+    /// Returns the number of the HopID, from 1 to 127.
     pub const fn number(self) -> u8 {
         self.0
     }

@@ -9,9 +9,9 @@ use tegmen_base::crypto::DIGEST_LEN;
 /// A component of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Component<'n> {
-    /// The type, from 1 to 65,535.
+    /// The type of the component, from 1 to 65,535.
     pub kind: Type,
-    /// The value.
+    /// The value of the component.
     pub value: &'n [u8],
 }
 

@@ -12,7 +12,7 @@ use tegmen_base::crypto::{
 };
 use tegmen_base::secret::{Secret, same};
 
-/// The kind of a signature.
+/// The kind of a signature of a packet (SignatureType).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SignatureType(pub u64);
 
@@ -27,7 +27,7 @@ impl SignatureType {
     pub const ED25519: Self = Self(5);
 }
 
-/// The key of a signature.
+/// Identifies the key of a signature (KeyLocator).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyLocator<'p> {
     /// The name of the key, or the name of a Data packet that contains the certificate of the key.
@@ -152,9 +152,9 @@ impl<'p> SignatureInfo<'p> {
 /// The signature of a received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Signed<'p> {
-    /// The description of the signature.
+    /// The description of the signature (SignatureInfo): its type and its key.
     pub info: SignatureInfo<'p>,
-    /// The signature.
+    /// The bytes of the signature (SignatureValue).
     pub value: &'p [u8],
     /// The signed bytes, in parts that are concatenated. For an Interest the signature does not cover the digest of the
     /// parameters, so the parts are the bytes before this digest, the bytes after it, and the parameters.
@@ -222,7 +222,7 @@ impl<C: Crypto> Verifier<C> for DigestSha256 {
 
 /// SignatureHmacWithSha256: a key that signer and verifier share.
 pub struct HmacWithSha256<'k> {
-    /// The key.
+    /// The shared key of HMAC.
     pub key: &'k HmacKey,
     /// The name of the key, which the signer writes into packets.
     pub locator: KeyLocator<'k>,

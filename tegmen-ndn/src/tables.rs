@@ -94,7 +94,7 @@ pub trait List<T>: Default {
 /// The record of a face that requested a name.
 #[derive(Clone, Copy, Debug)]
 pub struct InRecord<K> {
-    /// The face.
+    /// The face that requested the name.
     pub face: FaceId,
     /// The Nonce of the last Interest of the face.
     pub nonce: [u8; 4],
@@ -105,9 +105,9 @@ pub struct InRecord<K> {
 /// The record of a next hop to which an Interest was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct OutRecord {
-    /// The face.
+    /// The face to the next hop.
     pub face: FaceId,
-    /// The Nonce of the last Interest.
+    /// The Nonce of the last Interest that was sent to the next hop.
     pub nonce: [u8; 4],
     /// The low three bytes of the time of the last Interest, in the units of [`Tick`].
     at: [u8; 3],
@@ -338,7 +338,7 @@ pub fn answers(interest: &Name<'_>, can_be_prefix: bool, data: &Name<'_>, digest
 /// A next hop of a prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NextHop {
-    /// The face.
+    /// The face to the next hop.
     pub face: FaceId,
     /// The cost. The strategy prefers a next hop with a lower cost.
     pub cost: u16,

@@ -8,9 +8,9 @@ use tegmen_base::buf::{Full, Reader, Writer};
 /// An element in the value of another element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Element<'p> {
-    /// The type.
+    /// The type of the element.
     pub kind: Type,
-    /// The value.
+    /// The value of the element.
     pub value: &'p [u8],
     /// The position of the first byte of the type, in the value of the outer element.
     pub start: usize,

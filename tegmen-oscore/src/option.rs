@@ -68,10 +68,10 @@ pub(super) const fn max_len(max_kid_context: usize) -> usize {
     max_kid_context.wrapping_add(1 + 5 + 1 + MAX_ID)
 }
 
-/// The content of the option.
+/// The content of the OSCORE option of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OscoreOption<'a> {
-    /// The sequence number of the message. A response may have no number.
+    /// The Partial IV: the sequence number of the message. A response may have no Partial IV.
     pub partial_iv: Option<PartialIv>,
     /// The ID Context of the security context.
     pub kid_context: Option<&'a [u8]>,

@@ -63,13 +63,13 @@ impl<N: Naming> SecurityContext<N> {
         self.seal(crypto, plain, number.as_ref(), (&self.recipient_id, request), frame)
     }
 
-    /// Writes the answer to a request that may be a replay because the window was lost. The answer is 4.01 with an Echo
-    /// option, which the client must repeat (RFC 8613, appendix B.1.2). The Echo value is eight bytes, drawn at random
-    /// for the first challenge after the loss of the window (RFC 9175, appendix A). Later challenges have the same
-    /// value.
+    /// Writes the answer to a request that may be a replay because the replay window was lost. The answer is 4.01 with
+    /// an Echo option, which the client must repeat (RFC 8613, appendix B.1.2). The Echo value is eight bytes, drawn at
+    /// random for the first challenge after the loss of the replay window (RFC 9175, appendix A). Later challenges have
+    /// the same value.
     ///
     /// # Errors
-    /// The errors of [`Self::protect_request`], and [`ProtectError::Malformed`] if the window is known.
+    /// The errors of [`Self::protect_request`], and [`ProtectError::Malformed`] if the replay window is known.
     pub fn write_challenge<C: Crypto>(
         &mut self,
         crypto: &mut C,
@@ -124,7 +124,8 @@ pub(super) fn build_challenge<C: Crypto>(
     if mark == NO_CHALLENGE {
         let mut random = [0; 8];
         crypto.random(&mut random);
-        // Neither the mark of no challenge nor one that a window could not hold.
+        // The Echo value must not be `NO_CHALLENGE`, and a replay window must be able to store it: it has 63 bits, and
+        // the lowest bit is set.
         mark = u64::from_be_bytes(random) >> 1 | 1;
         *window = ReplayWindow::lost(mark);
     }

@@ -68,7 +68,7 @@ impl RequestNonce {
 pub enum Unprotected<'r, N = RequestNonce, B = RequestBinding> {
     /// The message is authentic and new.
     Fresh(MessageRef<'r>, N),
-    /// The message is authentic, but may be a replay, because the window was lost. Answer it with a
+    /// The message is authentic, but may be a replay, because the replay window was lost. Answer it with a
     /// [challenge](SecurityContext::write_challenge) and do nothing else.
     Unverified(MessageRef<'r>, B),
 }
@@ -147,7 +147,8 @@ pub enum UnprotectError {
     BadOption,
     /// The message identifies another context.
     UnknownContext,
-    /// The number of the message was used before, or is too old for the window.
+    /// A message with the same sequence number was accepted before, or the sequence number is too old for the replay
+    /// window.
     Replayed,
     /// The message does not authenticate.
     NotAuthentic,
@@ -224,7 +225,7 @@ impl<N: Naming> SecurityContext<N> {
             return Ok(Unprotected::Unverified(*message, binding));
         }
         if mark.is_some() {
-            // Whatever was sent before this may have been delivered before the window was lost.
+            // Messages that were sent before this request may have been delivered before the replay window was lost.
             self.window = ReplayWindow::seen_up_to(number.number());
         }
         Ok(Unprotected::Fresh(*message, RequestNonce(binding)))

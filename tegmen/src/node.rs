@@ -93,7 +93,7 @@ pub struct Node<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features = ()> {
     pub endpoint: Endpoint<P, R>,
     /// The memory of the peers' exchanges.
     pub storage: <P::Attached as PeerExchanges>::Storage,
-    /// The memory of the features.
+    /// The memory of the optional features of the node.
     pub features: F,
     nstart: usize,
 }

@@ -15,7 +15,7 @@ use tegmen_base::buf::{Frame, Headroom};
 use tegmen_base::crypto::{Curve, GroupCrypto, KEY_LEN};
 use tegmen_coap::{Code, MessageType, Token};
 
-/// The mode of a message.
+/// The mode of Group OSCORE in which a message is protected.
 #[derive(Debug)]
 pub enum Mode<'m, B> {
     /// The group mode: any member can read the message, and the signature proves which member sent it.
@@ -99,8 +99,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     /// pairwise mode if the group uses that mode.
     ///
     /// # Errors
-    /// The errors of [`Self::protect_request`], and [`ProtectError::Malformed`] if the window is known, or another
-    /// member sent the request.
+    /// The errors of [`Self::protect_request`], and [`ProtectError::Malformed`] if the replay window is known, or
+    /// another member sent the request.
     pub fn write_challenge<C: GroupCrypto>(
         &mut self,
         crypto: &mut C,
@@ -141,7 +141,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 
     /// Encloses the message in `frame` in an outer message, encrypts it, and signs it. The nonce is made from the
-    /// number `own` or, without it, from the number of the request that the message answers.
+    /// sequence number `own`. If `own` is `None`, the nonce is made from the sequence number of the request that the
+    /// message answers.
     pub(super) fn seal<C: GroupCrypto>(
         &self,
         crypto: &mut C,

@@ -67,7 +67,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         if !is_echo || !is_for_us {
             return Ok(Unprotected::Unverified(message, request));
         }
-        // Whatever was sent before this may have been delivered before the window was lost.
+        // Messages that were sent before this request may have been delivered before the replay window was lost.
         recipient.window = ReplayWindow::seen_up_to(number.number());
         Ok(Unprotected::Fresh(message, GroupNonce(request)))
     }

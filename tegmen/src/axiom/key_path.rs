@@ -16,7 +16,7 @@ pub struct Admission<'a> {
     pub epoch: u16,
     /// The element of the controller's hash chain for this epoch: see [`rekey`](super::rekey).
     pub chain: &'a [u8; DIGEST_LEN],
-    /// The secret of the epoch.
+    /// The secret of the epoch, from which the master secret of the epoch is derived.
     pub secret: &'a [u8; DIGEST_LEN],
     /// The number of the member's leaf in the tree of keys: see [`rekey`](super::rekey).
     pub leaf: u32,

@@ -480,7 +480,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     /// # Errors
     /// If this function fails, do not deliver the record.
     /// * [`Discard::Unexpected`]: `proof` does not prove that the record is new.
-    /// * [`Discard::Replayed`]: a record with the same TSN was accepted meanwhile, or the TSN is older than the window.
+    /// * [`Discard::Replayed`]: a record with the same TSN was accepted meanwhile, or the TSN is too old for the replay
+    ///   window.
     /// * [`Discard::UnknownPeer`]: the epoch of the record is over.
     /// * [`Discard::NoRoom`]: there is no space for the state of the member. Call [`Self::forget_idle`], and try again.
     pub fn accept<C: Crypto>(&mut self, record: Unverified, proof: Proof<'_>) -> Result<(), Discard> {

@@ -47,7 +47,7 @@ pub(super) enum Origin {
 /// The number of a record, in three parts. The fields have the order of the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupNumber {
-    /// The epoch.
+    /// The epoch of the group in which the record was sealed.
     pub epoch: u16,
     /// The SenderID of a request, or the GroupID of a response.
     pub id: u8,

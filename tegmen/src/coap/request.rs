@@ -8,7 +8,7 @@ use crate::identity::Identity;
 /// A request, and the identity of its sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'r> {
-    /// The message.
+    /// The message with the request.
     pub message: MessageRef<'r>,
     /// The identity of the sender.
     pub identity: Identity,

@@ -92,7 +92,7 @@ pub enum Resumable<'r> {
 /// The session that a server found for a client that asks for resumption.
 #[derive(Debug)]
 pub struct Found {
-    /// The state of the session.
+    /// The state of the session that is resumed.
     pub session: SessionState,
     /// True if the server issues a new ticket to the client, because the present ticket expires soon.
     pub renew: bool,

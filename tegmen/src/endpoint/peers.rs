@@ -9,7 +9,7 @@ use crate::dtls::{AlertDescription, Buffers, Handshake, HandshakeState};
 use crate::identity::{Identity, PeerId, Principal, Protection};
 use crate::time::Instant;
 
-/// The phase of an association.
+/// The phase of the association of an entry in the peer table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// No association: the entry is free.

@@ -116,7 +116,7 @@ pub struct Incoming<'m> {
 /// The response to a request that is not admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// The code of the response.
+    /// The code of the response that the node sends.
     pub code: Code,
     /// An option of the response: its number, and its value in the format `uint`. `None` if the response has no option.
     pub option: Option<(OptionNumber, u32)>,
@@ -172,10 +172,10 @@ pub struct DeferredRequest<'m, X: OpenedRequest = Infallible> {
     pub(super) peer: PeerId,
     pub(super) identity: Identity,
     pub(super) token: Token,
-    /// The request.
+    /// The message with the deferred request.
     pub message: &'m MessageRef<'m>,
-    /// If OSCORE protected the request: the identity of the request in the security context, and the right to answer
-    /// the request once with its nonce. Otherwise `None`.
+    /// If OSCORE protected the request: the identity of the request in the security context, and the value that permits
+    /// one response under the nonce of the request. Otherwise `None`.
     pub(super) exchange: Option<(X, Option<X::Nonce>)>,
     /// The identity of the block-wise transfer to which the response belongs. `None` if the node has no
     /// [`Bodies`](super::Bodies), or if the policy has not decided yet.

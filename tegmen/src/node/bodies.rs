@@ -12,7 +12,7 @@ use crate::time::Instant;
 /// options that all requests of the transfer share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operation {
-    /// The peer of the transfer.
+    /// The peer from which the requests of the transfer arrive.
     pub peer: PeerId,
     /// The identity of the requests' sender. With OSCORE, the peer can be a proxy, which forwards the requests of
     /// several senders.

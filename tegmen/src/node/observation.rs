@@ -152,7 +152,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ) -> Result<usize, SendError> {
         let (request, len) = self.send_observe(cx, peer, (code, REGISTER), observation, write, out)?;
         observation.registration = Some((peer, request));
-        // A server that restarted begins its numbers again.
+        // After a restart, a server begins its Observe numbers again.
         (observation.order, observation.refresh) = (None, Instant::NEVER);
         Ok(len)
     }

@@ -32,7 +32,7 @@ impl Wide {
 
 /// A prime between 2^255 and 2^256, with the constants for multiplications modulo this prime.
 pub(super) struct Modulus {
-    /// The prime.
+    /// The prime, lowest word first.
     pub(super) words: Words,
     /// 2^512 modulo the prime. A product with this number multiplies the other factor by 2^256.
     pub(super) square: Words,
@@ -47,7 +47,7 @@ pub(super) static P: Modulus = Modulus {
     inverse: 1,
 };
 
-/// The order of the curve.
+/// The order of the curve secp256r1: the number of its points.
 pub(super) static N: Modulus = Modulus {
     words: [0xfc63_2551, 0xf3b9_cac2, 0xa717_9e84, 0xbce6_faad, 0xffff_ffff, 0xffff_ffff, 0, 0xffff_ffff],
     square: [0xbe79_eea2, 0x8324_4c95, 0x49bd_6fa6, 0x4699_799c, 0x2b6b_ec59, 0x2845_b239, 0xf3d9_5620, 0x66e1_2d94],

@@ -32,7 +32,7 @@ enum Register {
     T2,
     T3,
     T4,
-    /// The constant of the curve.
+    /// The constant `b` in the equation of the curve, `y² = x³ - 3x + b`.
     B,
 }
 use Register::{B, T0, T1, T2, T3, T4, X1, X2, Y1, Y2, Z1, Z2};

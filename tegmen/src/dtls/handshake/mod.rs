@@ -55,7 +55,7 @@ pub(crate) struct Fragment<'r> {
     /// The header in the record. This field is a reference and not a copy, because a mote then needs only one register
     /// for it.
     pub(crate) header: &'r [u8; HEADER_LEN],
-    /// The bytes of the fragment.
+    /// The bytes of the fragment after its header.
     pub(crate) body: &'r [u8],
 }
 
