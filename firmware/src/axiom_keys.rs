@@ -18,7 +18,8 @@ pub fn write_join(group: &str, address: &[u8; 16], out: &mut Writer<'_>) -> Resu
     out.u8(FALSE)?;
     write_head(UNSIGNED, SCOPE, out)?;
     let role = "responder";
-    // The array, and the heads of two texts below 24 bytes.
+    // The byte string contains a CBOR array of two texts. The head of the array and the heads of the texts (below 24
+    // bytes each) have 1 byte each.
     write_head(BYTES, 3 + group.len() + role.len(), out)?;
     write_head(ARRAY, 2, out)?;
     text(&[group.as_bytes(), role.as_bytes()], out)?;
@@ -113,7 +114,7 @@ fn read_map<'m>(reader: &mut Reader<'m>, mut take: impl FnMut(usize, &mut Reader
     for _ in 0..read(MAP, reader)? {
         match read_head(reader)? {
             (UNSIGNED, label) => take(label, reader)?,
-            // A text, whose bytes follow, or a negative number.
+            // Skips a label of another type, and its value: a text, whose bytes follow, or a negative number.
             (TEXT, len) => {
                 reader.take(len).ok()?;
                 skip(reader, MAX_DEPTH)?;

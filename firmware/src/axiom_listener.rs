@@ -94,7 +94,7 @@ impl<F: Flash, R: Responses> Listener<F, R> {
         if is_rekey_message(datagram) {
             rekeyed = self.group.rekey(datagram);
         } else if self.waiting.is_free() {
-            // A request that is not answered changes nothing else.
+            // If the request is not answered, no state changes, so the result is ignored.
             let _ = self.answer(now, from, datagram);
         }
         // If no record numbers can be reserved, only the next response is lost.
@@ -123,7 +123,7 @@ impl<F: Flash, R: Responses> Listener<F, R> {
         let (content, unverified) = match opened {
             Opened::Fresh(content) => (content, None),
             Opened::Unverified(content, unverified) => (content, Some(unverified)),
-            // Only the controller can help, and it hears the same two members.
+            // Only the controller can end a clash, and it receives the records of the same two members.
             Opened::Clash => return None,
         };
         let message = MessageRef::parse(content).ok()?;
@@ -160,7 +160,7 @@ impl<F: Flash, R: Responses> Listener<F, R> {
         let place = frame.place();
         let mut random = [0; 1];
         self.group.crypto.random(&mut random);
-        // A quarter of a second at most, as in the paper.
+        // The response is sent after a random time of at most 255 ms, as in the Axiom paper.
         self.waiting.put(now.after_millis(random[0].into()), from, place);
         Some(())
     }

@@ -72,14 +72,15 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
     #[inline(never)]
     pub fn rekey(&mut self, message: &[u8]) -> Option<Rekeyed> {
         let Self { member, crypto, path, association, randoms: [client_random, server_random], .. } = self;
-        // It has no public key of the controller, so it gets node messages that are for it alone.
+        // The member has no public key of the controller (`None`), so it accepts only node messages that are for this
+        // member alone.
         let result = path.open(crypto, None, message).ok()?;
         if result == Rekeyed::Epoch {
             let secret: Secret<48> = path.master_secret::<Provider>();
             let epoch = path.epoch();
             let master_secret = secret.expose();
             let association = Association { epoch, master_secret, client_random, server_random, ..*association };
-            // It is the next epoch, so this succeeds.
+            // The association belongs to the next epoch, so `Member::rekey` succeeds.
             let _ = member.rekey(crypto, &association);
         }
         Some(result)
@@ -90,7 +91,7 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
     #[inline(never)]
     pub fn reserve(&mut self) -> Option<()> {
         let (requests, responses) = self.member.left();
-        // A listener has the states of senders, and all others send.
+        // A listener has space for states of senders, and seals responses. Each other member seals requests.
         let (sends, answers) = (SENDERS == 0, SENDERS > 0);
         let is_low = |left, uses| uses && left < CHUNK / 2;
         if is_low(requests, sends) || is_low(responses, answers) {

@@ -56,7 +56,7 @@ impl<F: Flash, const LISTENERS: usize> Sender<F, LISTENERS> {
         let (content, unverified) = match self.group.member.open_response(&mut self.group.crypto, from, record).ok()? {
             Opened::Fresh(content) => (content, None),
             Opened::Unverified(content, unverified) => (content, Some(unverified)),
-            // Only the controller can help, and it hears the same two members.
+            // Only the controller can end a clash, and it receives the records of the same two members.
             Opened::Clash => return None,
         };
         let message = MessageRef::parse(content).ok()?;

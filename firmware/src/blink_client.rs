@@ -47,7 +47,7 @@ impl<M: Memory> Application<M> for Client {
         match self.session {
             Session::None if mote.connect(now, self.server) => self.session = Session::Opening,
             Session::None | Session::Opening => {}
-            // While the last request is open, the node has no space for another.
+            // If the last request is still open, the node has no space for another request.
             Session::Open(peer) => self.blink(mote, now, peer),
         }
     }

@@ -67,7 +67,7 @@ fn use_crystal() {
 /// Handles the SysTick interrupt.
 #[unsafe(no_mangle)]
 extern "C" fn SysTick() {
-    // One writer, so a load and a store do.
+    // Only this function writes the counter, so a load and a store are sufficient.
     TICKS.store(TICKS.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 

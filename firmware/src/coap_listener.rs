@@ -37,7 +37,7 @@ impl CoapListener {
     /// the group is answered after a time that `random` selects within the leisure.
     pub fn take(&mut self, now: Instant, path: &Path, datagram: &[u8], random: u8) {
         if self.waiting.is_free() {
-            // A request that is not answered changes nothing else.
+            // If the request is not answered, no state changes, so the result is ignored.
             let _ = self.answer(now, path, datagram, random);
         }
     }
@@ -70,7 +70,7 @@ impl CoapListener {
             return None;
         }
         let (place, leisure) = (frame.place(), if is_to_group { random } else { 0 });
-        // A quarter of a second at most, as in the paper.
+        // The response is sent after a random time of at most 255 ms, as in the Axiom paper.
         self.waiting.put(now.after_millis(leisure.into()), &path.remote, place);
         Some(())
     }

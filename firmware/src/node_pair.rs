@@ -59,8 +59,8 @@ impl<C: Memory, S: Memory> Pair<C, S> {
         self.blink(HANDSHAKE, FIRST);
         self.now = self.now.after(Duration::from_secs(1));
         self.blink(SEND, NOTIFY);
-        // The server shows a count when it is made, the client in the response and in the notification. A blink beside the
-        // registration has to wait in a queue.
+        // The server shows a count when it has counted a PUT. The client shows a count when it arrives in a response or
+        // in a notification. A PUT during the registration must wait in a queue.
         let queues = <C::Features as Features>::Queue::PLACES > 0;
         let expected = if queues { 3 * (1 + 2) } else { 3 };
         if leds::SHOWN.load(Ordering::Relaxed) != expected {
@@ -68,7 +68,8 @@ impl<C: Memory, S: Memory> Pair<C, S> {
         }
         self.upload(Code::PUT, &TEXT, PUT)?;
         self.download(Code::GET, 0, GET)?;
-        // The response to POST is kept, and its first block is in the response to the last block of the request.
+        // The server stores the response to the POST. The first block of this response is in the response to the last
+        // block of the request.
         self.upload(Code::POST, &[0; TEXT_LEN], POST)?;
         self.download(Code::POST, 1, POST)
     }

@@ -53,7 +53,7 @@ pub struct Pair<T: Peers + 'static, R: Answers + 'static, const LEN: usize>(Kept
 struct Memory<T: Peers + 'static, R: Answers + 'static, const LEN: usize> {
     nodes: [MaybeUninit<Node<T, R>>; 2],
     tables: [T; 2],
-    // Both ends use one of each, as a mote does that is client and server.
+    // Both ends use the same provider and the same counters, as on a mote that is client and server.
     crypto: MaybeUninit<Provider>,
     counters: Counters,
     wire: Wire<LEN>,

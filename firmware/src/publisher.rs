@@ -63,7 +63,7 @@ impl<M: Memory> Application<M> for Publisher {
         match self.session {
             Session::None => self.open(mote, now),
             Session::Opening => {}
-            // While the last one is still under way there is no space for another.
+            // If the last request is still open, the node has no space for another request.
             Session::Open(peer) => self.publish(mote, now, peer),
         }
     }

@@ -62,7 +62,7 @@ impl<R: Configured, const PEERS: usize> Sessions<R, PEERS> {
         let bytes = loop {
             let cx = &mut self.environment.at(now);
             match self.endpoint.handle(cx, &path, &mut records, out) {
-                // A message is the only one in its datagram.
+                // A datagram with application data contains only one record.
                 Some(Event::Message { bytes, .. }) => break bytes,
                 Some(Event::Answer { len }) => answer_len = len.into(),
                 Some(Event::Need(id)) => {

@@ -24,7 +24,8 @@ impl ReplayWindow {
     /// sequence numbers the peer has used. [`Self::mark`] then returns `mark`, which is any number that the caller
     /// needs again later.
     pub const fn lost(mark: u64) -> Self {
-        // The highest number that was accepted always has its bit, so this state is that of no other window.
+        // A window that has accepted a sequence number has the bit of the highest one in `seen`. So no other window has
+        // `seen` = 0 and `next` > 0.
         Self { next: mark.saturating_add(1), seen: 0 }
     }
 
@@ -107,7 +108,7 @@ impl Fresh<'_> {
         let Self { window, sequence } = self;
         let next = sequence.wrapping_add(1);
         if next > window.next {
-            // Mostly it is one, and shifting by a variable is long on a mote.
+            // The distance is usually one. A shift by a variable distance takes long on a mote.
             let ahead = next.wrapping_sub(window.next).min(64) as u32;
             window.seen <<= 1;
             for _ in 1..ahead {

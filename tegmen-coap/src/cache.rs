@@ -204,7 +204,7 @@ pub fn write_stored<'a>(
 /// [`BuildError::Full`].
 pub fn merge(stored: &MessageRef<'_>, valid: &MessageRef<'_>, frame: &mut Frame<'_>) -> Result<(), BuildError> {
     let mut builder = Builder::new(frame, MessageType::Acknowledgement, stored.code(), 0, &[])?;
-    // The stored options between two of `valid`.
+    // Returns the stored options with numbers from `from` to `to` that `valid` does not replace.
     let between = |from, to| {
         let is_kept = move |(number, _): &(OptionNumber, &[u8])| {
             (from..=to).contains(&number.0) && valid.option(*number).is_none()
@@ -308,7 +308,7 @@ impl<S: CacheStorage> Cache<S> {
         if now >= until {
             return etag.map_or(Found::Nothing, |etag| Found::Stale { etag });
         }
-        // Rounded down: nobody takes the response for fresh that is not.
+        // The time is rounded down, so that no client uses a response that is no longer fresh.
         let max_age = u32::try_from(until.since(now).as_secs()).unwrap_or(u32::MAX);
         match etag {
             Some(etag) if request.values(OptionNumber::ETAG).any(|known| known == etag) => {

@@ -334,7 +334,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
         let parsed = MessageRef::parse(message).map_err(|_| Busy::TooLong)?;
         let confirmable = parsed.message_type() == MessageType::Confirmable;
         let is_request = parsed.code().is_request();
-        // Nothing returns for a response that is not confirmable.
+        // The peer answers a request and a confirmable response, but not a non-confirmable response.
         if confirmable || is_request {
             let kept = message.get(..if confirmable { message.len() } else { 0 }).unwrap_or(&[]);
             let outgoing = storage.open(&mut self.kept, kept)?;
@@ -343,7 +343,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
             outgoing.registers = is_request && parsed.uint(OptionNumber::OBSERVE) == Some(observe::REGISTER);
             outgoing.retransmissions = 0;
             outgoing.message_id = parsed.message_id();
-            // 2000 ms + up to 1000 ms: 255 * 4 is near enough.
+            // The timeout is 2000 ms, and a random time of at most 255 * 4 = 1020 ms (about ACK_RANDOM_FACTOR = 1.5).
             outgoing.timeout_ms =
                 (ACK_TIMEOUT.as_secs() as u32).wrapping_mul(1000).wrapping_add(u32::from(random) << 2);
             outgoing.deadline = match confirmable {

@@ -380,7 +380,7 @@ impl<'f, 't> Builder<'f, 't> {
         }
         let delta = number.0.wrapping_sub(self.last);
         if delta < 13 && value.len() < 13 {
-            // Most are short, and a mote is quick about those.
+            // Most options are short. A mote needs few instructions for a short option.
             put_behind(self.frame, (delta << 4) as u8 | value.len() as u8, value)?;
         } else {
             self.frame.append_with(|writer| option::write(writer, delta, value))?;

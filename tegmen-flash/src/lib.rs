@@ -124,7 +124,8 @@ impl<F: Flash> Kept<F> {
             (self.page, self.at) = (self.page.other(), 0);
         }
         let at = self.at;
-        // Whatever becomes of the record, its place is not clean any more.
+        // Even if the write fails, the bytes at this offset may no longer be erased, so the next record is written
+        // after them.
         self.at = at.saturating_add(RECORD_LEN);
         self.flash.program(self.page, at, &record(value))?;
         self.value = value;

@@ -74,7 +74,7 @@ impl<'p> Fragments<'p> {
                 return Ok(Some(writer.finish()));
             }
             let taken = room.checked_sub(FIRST_HEADER_LEN.wrapping_add(headers.len())).ok_or(Full)?;
-            // The last byte of every fragment but the last ends a unit.
+            // Each fragment except the last one ends at an offset that is a multiple of 8 bytes.
             let end = replaces.wrapping_add(taken) & !7;
             let taken = end.checked_sub(replaces).ok_or(Full)?;
             writer.u16(FIRST | self.packet.len() as u16)?;

@@ -180,7 +180,7 @@ impl Header {
         let (destination_mode, source_mode) = ((control >> 10) & 3, control >> 14);
         let sequence = bytes.u8()?;
         if frame_type == FrameType::Acknowledgement {
-            // It has no addresses (IEEE 802.15.4-2006, section 7.2.2.3).
+            // An acknowledgement has no addresses (IEEE 802.15.4-2006, section 7.2.2.3).
             if destination_mode != 0 || source_mode != 0 {
                 return Err(FrameError::Unsupported);
             }

@@ -138,7 +138,7 @@ impl Sum {
     }
 
     fn add_word(self, word: u16) -> Self {
-        // 2^16 words of 2^16 - 1 do not reach 2^32, and a datagram has half as many.
+        // The sum of 2^16 words is below 2^32, and a datagram has at most 2^15 words. So the sum does not overflow.
         Self(self.0.wrapping_add(word.into()))
     }
 

@@ -225,7 +225,7 @@ impl Choice {
     }
 
     fn of_unicast(address: &[u8; 16], link: &LinkAddress, contexts: &[Context]) -> Self {
-        // The fewest bytes win, and no context where it saves nothing.
+        // Chooses the form with the fewest bytes. Uses a context only if this saves bytes.
         let mut best = Self { mode: 0, context: 0, inline: Inline::Last(16) };
         let mut best_len = 16;
         for (sam, len) in [(3, 0), (2, 2), (1, 8)] {

@@ -352,7 +352,7 @@ impl<const N: usize, const LEN: usize> Store for FixedStore<N, LEN> {
         let idle = |place: &Option<Stored<LEN>>| {
             place.as_ref().map_or(u64::MAX, |stored| uses.wrapping_sub(stored.used).into())
         };
-        // A packet with the same name is replaced, even if a place is free.
+        // A new packet replaces a stored packet with the same name, even if an element of the array is free.
         let same = self.places.iter().position(is_same);
         let place = match same {
             Some(same) => self.places.get_mut(same),

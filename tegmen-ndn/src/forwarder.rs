@@ -169,7 +169,8 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         let (begin, lifetime) = (Tick::of(now), interest.lifetime.unwrap_or(DEFAULT_LIFETIME));
         let expires = begin.after_millis(lifetime).earlier(begin.after(self.times.longest_lifetime));
         let id = found.or_else(|| self.pit.insert(from, &received, expires));
-        // Another face waits for the answer of a next hop. A face that asks again makes the forwarder ask again, too.
+        // If a face requests the name for the first time, and a next hop may still answer, the face waits for this
+        // answer. If a face repeats its Interest, the forwarder also repeats the Interest.
         let mut waits = false;
         let is_kept = id.and_then(|id| self.pit.entry(id)).is_some_and(|entry| {
             entry.expires = entry.expires.later(expires);
@@ -199,7 +200,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         let (strategy, hops) = self.fib.next_hops(&name);
         let (is_localhop, is_localhost) = (is_localhop(&name), is_localhost(&name));
         let Some(entry) = self.pit.entry(id) else { return false };
-        // A name under `/localhop` passes one link between hosts.
+        // An Interest with a name under `/localhop` may pass only one link between hosts.
         let has_passed = is_localhop && entry.asked.as_slice().iter().any(|asked| !faces.is_local(asked.face));
         let is_local = is_localhost || has_passed || passing.hops == Some(0);
         let suppression = self.times.suppression;
@@ -219,7 +220,8 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
                 continue;
             }
             let tried = entry.sent.as_slice().iter().find(|sent| sent.face == face);
-            // The cheapest next hop that was not tried, then the one that was tried the longest time ago.
+            // Chooses the next hop with the lowest cost to which the Interest was not sent yet. If there is none,
+            // chooses the next hop to which it was sent the longest time ago.
             let rank = match tried {
                 None => (false, u64::from(hop.cost)),
                 Some(_) if passing.from.is_none() => continue,
@@ -243,8 +245,8 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         is_sent
     }
 
-    /// Processes a Data packet. `is_authentic` returns false if the owner refuses the signature. The packet is then
-    /// neither stored nor forwarded.
+    /// Processes a Data packet. `is_authentic` returns false if the owner of the forwarder refuses the signature of the
+    /// packet. The packet is then neither stored nor forwarded.
     ///
     /// # Errors
     /// [`Dropped`].
@@ -308,7 +310,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         let entry = self.pit.entry(id).ok_or(Dropped::UnknownNack)?;
         let mut least = Refused::NoRoute;
         for sent in entry.sent.as_slice() {
-            // Another next hop may still answer.
+            // If a next hop has sent no Nack, it may still answer.
             let Some(nack) = sent.nack() else { return Ok(Outcome::Waits) };
             least = least.min(nack);
         }
@@ -357,7 +359,8 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
             let Some(entry) = self.pit.entry(id) else { return };
             let (lifetime, hop_limit) = (millis_of(entry.expires.since(now)).into(), entry.hop_limit());
             let Some(sent) = entry.sent.as_mut_slice().iter_mut().find(|sent| is_due(sent)) else { return };
-            // With the same nonce the next hop would take it for a loop. Nonces must be unlikely to repeat; they need not be secret.
+            // A retransmission needs another nonce, because the next hop would treat the same nonce as a loop. Nonces
+            // must be unlikely to repeat, but they need not be secret.
             self.random = self.random.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
             sent.repeat(self.random.to_be_bytes(), now);
             let (face, nonce) = (sent.face, Some(sent.nonce));

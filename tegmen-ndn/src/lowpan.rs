@@ -70,7 +70,7 @@ const PARAMETERS: u8 = 1;
 const FINAL_BLOCK: u8 = 8;
 const CONTENT_TYPE: u8 = 4;
 const KEY_DIGEST: u8 = 2;
-// The second byte.
+// The bits of the second byte of a dispatch.
 const DIGEST: u8 = 0x80;
 const CIDS: u8 = 2;
 
@@ -188,7 +188,7 @@ impl Shared<'_> {
         name::write(self.shorten(components, context), out);
         out.put(digest);
         if let Some(hint) = hint {
-            // The length goes in front, so the names are counted first.
+            // The length of the names precedes the names, so it is computed first.
             let (mut names, mut len) = (Cursor::of(hint), 0usize);
             while let Some(name) = names.take(Type::NAME) {
                 len = len.saturating_add(name::short_len(name));
@@ -274,7 +274,7 @@ impl Shared<'_> {
         if let Some(freshness) = freshness {
             let millis = tlv::integer(freshness, Type::FRESHNESS).unwrap_or(0);
             let code = time_code(millis);
-            // The code restores the same bytes.
+            // The packet is compressed only if the receiver can restore exactly the same bytes from the code.
             out.require(time::is_exact(code, millis) && tlv::integer_bytes(millis, &mut [0; 8]) == freshness);
             out.byte(code);
         }

@@ -114,7 +114,7 @@ impl<'n> Name<'n> {
 
     /// Returns true if `other` begins with all components of this name.
     pub fn is_prefix_of(&self, other: &Name<'_>) -> bool {
-        // Each component has one encoding only.
+        // Each component has only one encoding, so a comparison of bytes is sufficient.
         other.0.starts_with(self.0)
     }
 

@@ -128,7 +128,8 @@ fn write_component(text: &str, out: &mut Writer<'_>) -> Result<(), UriError> {
         return Ok(tlv::write_integer(out, *kind, number)?);
     }
     match kind.parse() {
-        // The types of digests have words of their own, which hold the length.
+        // The types 1 and 2 are digests. In a URI they are written as words, for which the length of the value is
+        // checked.
         Ok(kind @ 3..=0xffff) => write_text(Type(kind), value, out),
         _ => Err(UriError::Type),
     }

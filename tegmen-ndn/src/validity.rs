@@ -85,7 +85,7 @@ pub fn parse_time(text: &[u8]) -> Option<u64> {
 pub fn time_bytes(time: u64) -> [u8; Validity::TIME_LEN] {
     let time = time.min(Validity::MAX_TIME);
     let (mut day, seconds) = (time / 86_400, time % 86_400);
-    // The estimate is a few years late at most: leap years have a day more.
+    // The estimate of the year can be too late by a few years, because leap years have one day more.
     let mut year = (day / 365).saturating_add(1970);
     while days_before(year) > day {
         year = year.saturating_sub(1);

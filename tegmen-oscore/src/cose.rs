@@ -105,7 +105,7 @@ impl Nonce {
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {
-        // `at` is at most six, and the mask shows that to the compiler.
+        // `at` is at most six. The mask proves to the compiler that it is at most seven.
         self.bytes.get(self.at & 7..).unwrap_or(&[])
     }
 }

@@ -51,7 +51,7 @@ impl Padded {
 
     pub(super) fn as_bytes(&self) -> &[u8] {
         let [bytes @ .., len] = &self.0;
-        // It is never more than seven, and so the compiler knows.
+        // The length is at most seven. The mask proves this to the compiler.
         bytes.get(MAX_ID.wrapping_sub(usize::from(*len & 7))..).unwrap_or(&[])
     }
 }

@@ -20,7 +20,7 @@ impl PartialIv {
         if number > MAX_PARTIAL_IV {
             return None;
         }
-        // Zero takes one byte as well.
+        // The sequence number 0 also takes one byte.
         let bits = u64::BITS.wrapping_sub((number | 1).leading_zeros());
         Some(Self(Padded::of(number, (bits.wrapping_add(7) / 8) as u8)))
     }

@@ -183,7 +183,8 @@ impl RederivableContext {
             whole.map_err(|_| UnprotectError::BadOption)?;
             r2.len()
         };
-        // No later message names the context of response #1, so its name is empty.
+        // No later message contains the ID Context of the context of response #1, so this context gets an empty ID
+        // Context.
         let mut first =
             Self::named::<C>(parameters, writer.written(), &[]).map_err(|_| UnprotectError::UnknownContext)?;
         if !has_number {
@@ -320,7 +321,7 @@ impl Offers {
                 RederivableContext::fresh::<C>(parameters, id_context).map_err(|_| UnprotectError::UnknownContext)?;
             (context, id_context.split_at_checked(R2_LEN).is_some_and(|(r2, r3)| !r3.is_empty() && self.made::<C>(r2)))
         };
-        // Nothing was seen under these keys.
+        // The context is new, so its replay window has accepted no message under these keys.
         let Unprotected::Fresh(message, nonce) = context.unprotect_request(crypto, datagram)? else {
             return Err(UnprotectError::Replayed);
         };
@@ -355,7 +356,8 @@ impl Offers {
         let id = writer.written();
         let r2 = id.get(..R2_LEN).unwrap_or(&[]);
         let mut context = RederivableContext::named::<C>(parameters, id, r2).map_err(|_| ProtectError::Unsupported)?;
-        // These keys are never derived again, and encrypt nothing else.
+        // The keys of this context encrypt only this response, and are never derived again. So the nonce of request #1
+        // is not used twice under one key.
         context.common_iv = first.common_iv;
         Builder::new(frame, message_type, Code::UNAUTHORIZED, message_id, token.as_bytes())?;
         context.protect_response(crypto, &first.request, Some(RequestNonce(first.request)), frame)

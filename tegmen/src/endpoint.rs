@@ -404,7 +404,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
             if R::RESUMPTION
                 && let Some(handshake) = &mut self.peers.handshake(id)
             {
-                // The handshake ends at the next alarm, so that the owner can read it before.
+                // The handshake ends at the next alarm, so that the owner of the endpoint can read the handshake
+                // before.
                 handshake.state.end();
                 self.peers.schedule(id, Instant::AT_ONCE);
             } else {
@@ -585,7 +586,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 Ok(len) => {
                     self.peers.schedule(id, deadline);
                     if len > 0 {
-                        // The flight used the alarm that the owner may have set for itself.
+                        // The flight has used the alarm of the peer, which the owner of the endpoint may also have set.
                         if phase == Phase::Established {
                             self.peers.schedule(id, Instant::AT_ONCE);
                         }

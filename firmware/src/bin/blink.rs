@@ -56,7 +56,7 @@ fn run() -> Option<()> {
     let (line, storage) = (LINE.take()?, STORAGE.take()?);
 
     measured(HANDSHAKE, || client.on_time(&mut blinker, now));
-    // The second round measures a request in the session, because it contains nothing else.
+    // The second PUT measures a request in the session: it is sent without a handshake.
     converse((&mut *client, &mut blinker), (&mut *server, &mut counter), now, FIRST, (&mut *line, &mut *storage));
     let later = now.after(Duration::from_secs(1));
     measured(SEND, || client.on_time(&mut blinker, later));

@@ -57,7 +57,7 @@ fn ask(round: &mut Round<LISTENERS>, is_on: bool, expected: &[u8], response: &[u
         return None;
     }
     let heard = measured(TAKE, || round.hear(&member(LISTENER), response))?;
-    // The round is over.
+    // The round of requests to all listeners has ended.
     (heard == Heard::Served(Code::CHANGED) && round.next().is_none()).then_some(())
 }
 

@@ -28,7 +28,7 @@ static NOTES: [Note; 15] = [
     Note::operation(GROUP + 1, "request, group: open"),
     Note::operation(GROUP + 2, "response, group: protect"),
     Note::operation(GROUP + 3, "response, group: open"),
-    // With the derivation of the pairwise keys.
+    // The first request between two members includes the derivation of the pairwise keys.
     Note::operation(FIRST, "first request: protect"),
     Note::operation(FIRST + 1, "first request: open"),
     Note::operation(PAIR, "request, pair: protect"),
@@ -185,7 +185,7 @@ const CREDENTIAL_LEN: usize = 79;
 
 static CLIENT_KEY: Key = Key { id: 1, private: [2; 32], credential: credential(points::OF_2) };
 static SERVER_KEY: Key = Key { id: 2, private: [3; 32], credential: credential(points::OF_3) };
-// Of the Group Manager.
+// The credential of the Group Manager.
 static MANAGER: [u8; CREDENTIAL_LEN] = credential((
     [
         0x9d, 0x34, 0x6a, 0xab, 0xe1, 0x46, 0x6d, 0xb5, 0x00, 0x67, 0x49, 0xae, 0x52, 0x51, 0xf7, 0x59, 0x12, 0xa2,

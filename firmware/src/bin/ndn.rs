@@ -51,15 +51,16 @@ fn run() -> Option<()> {
     let mote = MOTE.fill(Mote::new)?;
     let key = HmacKey::new::<Provider>(&[black_box(b"a key of sixteen")]);
 
-    // A neighbour asks for a reading of this mote, which has none yet.
+    // The first neighbour requests a reading of this mote. The mote has no reading yet.
     mote.ask(FIRST, READING, 1)?;
     (mote.receive(crypto, FIRST, &key)? == Outcome::Forwarded).then_some(())?;
     mote.answer(crypto, &key)?;
-    // The other one asks for it, too.
+    // The second neighbour requests the same reading.
     mote.ask(SECOND, READING, 2)?;
     (mote.receive(crypto, SECOND, &key)? == Outcome::Stored).then_some(())?;
     (mote.radio.to == SECOND).then_some(())?;
-    // The first neighbour asks for a content of the second one. The mote passes the packet on if its signature is right.
+    // The first neighbour requests a content of the second neighbour. The mote forwards the Data packet if its
+    // signature is valid.
     mote.ask(FIRST, GARDEN, 3)?;
     (mote.receive(crypto, FIRST, &key)? == Outcome::Forwarded).then_some(())?;
     (mote.radio.to == SECOND).then_some(())?;
@@ -67,7 +68,7 @@ fn run() -> Option<()> {
     mote.radio.transmit(SECOND, false);
     (mote.receive(crypto, SECOND, &key)? == Outcome::Returned).then_some(())?;
     (mote.radio.to == FIRST).then_some(())?;
-    // An Interest that is not answered is sent again, and ends.
+    // If an Interest is not answered, the mote sends it again, and later removes it.
     mote.ask(FIRST, GARDEN, 4)?;
     mote.forwarder.store = FixedStore::default();
     (mote.receive(crypto, FIRST, &key)? == Outcome::Forwarded).then_some(())?;

@@ -204,7 +204,7 @@ fn ccm(
     mac.add_to_end(len.into());
     schedule.encrypt(mac);
     if !aad.is_empty() {
-        // Its length in two bytes comes before it.
+        // Two bytes with the length of the associated data precede the associated data.
         let [high, low, rest @ ..] = &mut mac.0;
         *high ^= (aad.len() >> 8) as u8;
         *low ^= aad.len() as u8;
@@ -217,7 +217,8 @@ fn ccm(
         schedule.authenticate(mac, body);
     }
     for chunk in body.chunks_mut(BLOCK_LEN) {
-        // The body is so short that the count ends before it could reach the nonce.
+        // The counter is in the last bytes of the block. The body is so short that the counter does not overflow into
+        // the nonce.
         counter.add_to_end(1);
         let mut stream = counter;
         schedule.encrypt(&mut stream);

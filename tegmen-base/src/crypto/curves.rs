@@ -29,7 +29,7 @@ pub(crate) fn key_pair(
             Ok(place.len())
         }
         NamedGroup::SECP256R1 => {
-            // One number in 2^32 is no key.
+            // About one random number in 2^32 is not a valid private key, and is drawn again.
             let secret = loop {
                 random(private);
                 if let Ok(secret) = SecretKey::from_slice(private) {
@@ -60,7 +60,8 @@ pub(crate) fn agree(
         NamedGroup::X25519 => {
             let share: [u8; 32] = share.try_into().map_err(|_| NotAuthentic)?;
             let shared = StaticSecret::from(*private).diffie_hellman(&x25519_dalek::PublicKey::from(share));
-            // Of a point of small order nothing but zeros come (RFC 7748, section 6.1).
+            // If the share is a point of small order, the shared secret contains only zeros, and is refused (RFC 7748,
+            // section 6.1).
             if !shared.was_contributory() {
                 return Err(NotAuthentic);
             }
@@ -78,7 +79,8 @@ pub(crate) fn agree_by_x(
     x: &[u8; SCALAR_LEN],
     secret: &mut [u8; SCALAR_LEN],
 ) -> Result<(), NotAuthentic> {
-    // The compressed form of one of the two points (SEC 1, section 2.3.4).
+    // Two points of the curve have this x coordinate. `share` is the compressed form of one of them (SEC 1, section
+    // 2.3.4).
     let mut share = [2; SCALAR_LEN + 1];
     let [_, place @ ..] = &mut share;
     *place = *x;

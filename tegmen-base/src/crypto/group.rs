@@ -90,7 +90,8 @@ pub trait GroupCrypto: Crypto + Sized {
     /// [`NotAuthentic`] if the key is not a point of the curve, or is a point of small order, or the provider does
     /// not have the curve.
     fn validate(&mut self, key: &MemberKey) -> Result<(), NotAuthentic> {
-        // An agreement with any private key refuses the same keys.
+        // A key agreement with any private key refuses each public key that is not valid. So the private key can be a
+        // constant.
         self.agree_static(&[1; SCALAR_LEN], key, Secret::zeroed().expose_mut())
     }
 

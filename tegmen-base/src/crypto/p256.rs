@@ -58,7 +58,7 @@ impl Drop for Number {
 
 /// Implements [`Crypto::key_pair`] for secp256r1.
 pub(crate) fn key_pair<C: Crypto>(crypto: &mut C, private: &mut [u8; SCALAR_LEN], share: &mut [u8; MAX_SHARE]) {
-    // One number in 2^32 is no key.
+    // About one random number in 2^32 is not a valid private key, and is drawn again.
     loop {
         crypto.random(private);
         if write_share(crypto, private, share).is_ok() {
@@ -208,7 +208,7 @@ impl Signing {
         let mut r = *machine.affine().0;
         let wide = &mut machine.wide;
         reduce(&mut r, wide);
-        // The key, the hash and the secret number, each times the blind: it falls out in the quotient.
+        // Multiplies the key, the hash and the secret number by the blind. The blind cancels in the quotient.
         for number in [&mut *key, &mut *hash, &mut *nonce] {
             N.multiply(wide, number, blind);
         }

@@ -83,7 +83,7 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
     }
 
     fn handled(&self, now: Instant, peer: &Self::Peer, key: u16) -> Option<Seen> {
-        // Most messages are new: one pass over the ids alone decides that.
+        // Most messages are new. A search of the Message IDs alone is sufficient to find this.
         let position = peer.seen_ids.iter().position(|id| *id == key)?;
         let known = peer.seen_ids.iter().zip(&peer.seen).skip(position);
         let mut live = known
@@ -155,7 +155,7 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
 
     #[inline]
     fn write(&self, peer: &Self::Peer, id: RequestId, frame: &mut Frame<'_>) -> Result<(), Full> {
-        // Where there is one place only, nothing has to be searched for.
+        // If the array has only one element, no search is necessary.
         let Some(slot) = peer.outgoing.iter().find(|slot| OUT == 1 || slot.exchange.id == id) else { return Ok(()) };
         frame.append(slot.bytes.get(..slot.len.into()).unwrap_or(&[]))
     }

@@ -27,7 +27,7 @@ pub(super) fn write(name: &[u8], out: &mut Out<'_, '_>) {
         }
         // A length of 0 ends the name.
         if lens & 0xf == 0 {
-            // Bytes that are no component would be lost.
+            // Bytes of the name that are not a component would be lost, so such a name is not compressed.
             out.require(is_short && len == name.len());
             return;
         }

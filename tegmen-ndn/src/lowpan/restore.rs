@@ -143,7 +143,7 @@ fn restore_data<'f>(first: u8, prefix: &'f [u8], key_prefix: &'f [u8], body: &mu
     let key_name = if has_key == Some(true) && !is_digest { Some(Short::read(key_prefix, &mut info)) } else { None };
     let key_digest = if is_digest { Some(info.bytes()) } else { None };
     let signature = body.bytes();
-    // The code of the FreshnessPeriod is all that may be left.
+    // At most one byte can remain: the code of the FreshnessPeriod.
     let mut number = [0; 8];
     let code = if body.rest().is_empty() { None } else { Some(body.byte()) };
     let freshness = code.map(|code| tlv::integer_bytes(time_value(code), &mut number));

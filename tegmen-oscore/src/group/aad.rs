@@ -87,7 +87,8 @@ impl<'a> Aad<'a> {
     pub(super) fn signed<R>(&self, ciphertext: &[u8], with: impl FnOnce(&[&[u8]]) -> R) -> R {
         let mut head = [0; MAX_HEAD];
         let mut out = Writer::new(&mut head);
-        // A payload is shorter than 2^16 bytes; of a longer one the head would be missing, and the signature wrong.
+        // A payload is shorter than 2^16 bytes. For a longer payload, the head would be missing, and the signature
+        // would not be valid.
         let _ = write_head(ciphertext.len(), &mut out);
         with(&[COUNTERSIGN_STRUCTURE, self.external(), out.written(), ciphertext])
     }

@@ -224,7 +224,7 @@ fn add_outer(frame: &mut Frame<'_>, number: OptionNumber, value: &[u8]) -> Resul
     let message = MessageRef::parse(frame.bytes()).map_err(|_| ProtectError::Malformed)?;
     let last = message.options().last().map_or(0, |(number, _)| number.0);
     let delta = number.0.checked_sub(last).ok_or(ProtectError::Malformed)?;
-    // In front of the payload is its marker.
+    // The payload marker (1 byte) precedes the payload.
     let at = frame.len().wrapping_sub(message.payload().len()).wrapping_sub(1);
     let header = Header::new(delta, value.len());
     let header = header.as_bytes();

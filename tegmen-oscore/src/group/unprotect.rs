@@ -44,7 +44,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         let recipient = recipients.recipient(kid).ok_or(UnprotectError::UnknownMember)?;
         let mark = recipient.window.mark();
         if mark.is_none() {
-            // Proved again below, after the message is authentic.
+            // The sequence number is checked again below, after the message has proved authentic.
             let _ = recipient.window.fresh(number.number())?;
         }
         let request = GroupRequest { kid: recipient.id, number, gid: self.gid, is_signed: option.group, hash: None };

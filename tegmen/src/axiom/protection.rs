@@ -90,7 +90,8 @@ impl<const KEY: usize> Protection<'_, KEY> {
             return if same(&made, tag) { Ok(content) } else { Err(Discard::NotAuthentic) };
         }
         let (explicit, body) = body.split_first_chunk_mut::<EXPLICIT_LEN>().ok_or(Discard::Malformed)?;
-        // The explicit nonce must be the number in the header, so that a record has only one number.
+        // The explicit nonce must be equal to the record number in the header, so that a record has only one record
+        // number.
         if *explicit != number {
             return Err(Discard::Malformed);
         }

@@ -249,7 +249,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Processes the decision of the owner on the certificate of the peer.
+    /// Processes the decision of the endpoint's owner on the certificate of the peer.
     pub(crate) fn on_verified<R: Roles>(&mut self, answer: Answer<'_>) -> Result<(), Outcome> {
         let due = R::CERTIFICATES_IN_PARTS.then(|| self.state.inbox.due(self.buffers.incoming));
         let more = due.filter(Due::has_more);

@@ -318,7 +318,7 @@ impl Handshake<'_> {
             | Step::AwaitClientCertificate
             | Step::AwaitCertificateVerify => R::PUBLIC_KEYS && !protected,
             Step::AwaitServerChangeCipherSpec if R::RESUMPTION => !protected && state.flags.has(Flags::TICKET),
-            // The next message is not due before the owner has answered the question.
+            // The next message is not due before the owner of the endpoint has answered the question of the handshake.
             Step::ClientVerifies | Step::ServerVerifies | Step::ServerDecrypts => {
                 ahead = ahead.max(1);
                 R::PUBLIC_KEYS && !protected

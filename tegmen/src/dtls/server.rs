@@ -202,7 +202,7 @@ impl Handshake<'_> {
                 self.state.deadline = self.state.give_up;
                 Err(Outcome::Need)
             }
-            // The client's flight was the last.
+            // The flight of the client that ends with this Finished was the last flight of the handshake.
             (Step::AwaitClientFinished, MessageType::FINISHED)
                 if R::RESUMPTION && self.state.flags.has(Flags::RESUMED) =>
             {

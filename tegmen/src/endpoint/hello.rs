@@ -115,7 +115,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                     return Err(Discard::Unexpected);
                 }
                 Some((_, handshake)) if same_hello(handshake.state) && handshake.state.is_putting_together(seq) => {}
-                // This is a repetition of the ClientHello with which the handshake began.
+                // The ClientHello is a repetition of the ClientHello with which the handshake began.
                 Some((id, handshake))
                     if same_hello(handshake.state) && handshake.state.answered_seq == seq.wrapping_add(1) =>
                 {

@@ -45,9 +45,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ///
     /// A request whose Observe option has the value 0 registers the node as observer at each member that allows the
     /// observation of its resource (RFC 7641). This requires
-    /// [`GroupRequests::OBSERVES`](super::GroupRequests::OBSERVES). The owner draws the token of 7 bytes at random
-    /// ([`RequestHead::with_token`]). Until the time `until`, the node also passes the notifications of the members to
-    /// [`Application::on_member_response`], except late notifications.
+    /// [`GroupRequests::OBSERVES`](super::GroupRequests::OBSERVES). The owner of the node draws the token of 7 bytes at
+    /// random ([`RequestHead::with_token`]). Until the time `until`, the node also passes the notifications of the
+    /// members to [`Application::on_member_response`], except late notifications.
     ///
     /// Before Max-Age of a response expires, the owner sends the request again with the same token
     /// (draft-ietf-core-groupcomm-bis). Then new members register the node, and members that lost the registration

@@ -141,7 +141,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
                 }
             }
             Err(Discard::NoRoom) => {
-                // This frees the states of members that have been silent since the last call.
+                // `forget_idle` frees the states of members that have been silent since its last call.
                 groups.forget_idle(cx.crypto, group);
                 Err(Discard::NoRoom)
             }

@@ -115,7 +115,7 @@ impl Modulus {
             }
         }
         let mut carry = false;
-        // Of the prime of the field.
+        // Only the prime of the field has the value 1 in `inverse`.
         if self.inverse == 1 {
             for i in 0..8 {
                 if let Some((sum, [w8, ..])) = wide.eight_from(i) {
@@ -182,7 +182,7 @@ fn rows(sum: &mut Words, a: &Words, [b0, b1]: &[u32; 2]) -> u64 {
         (word, c0) = a.carrying_mul_add(*b0, *sum, c0);
         (*sum, c1) = before.carrying_mul_add(*b1, word, c1);
     };
-    // Not a loop, which would take half as long again.
+    // The additions are not in a loop, because a loop would take half as long again.
     add(s0, a0, &0);
     add(s1, a1, a0);
     add(s2, a2, a1);
@@ -224,7 +224,7 @@ pub(super) fn sum(Wide { product: [_, high], .. }: &mut Wide, a: &Words, b: &Wor
 /// Writes `a - b` to `to`. Returns 0 if the difference is negative, and 1 otherwise.
 #[inline(never)]
 pub(super) fn difference(to: &mut Words, a: &Words, b: &Words) -> u32 {
-    // By the complement: a chain of borrows would be twice as long.
+    // Adds the complement of `b`, because the code for a chain of borrows would be twice as long.
     add(to, a, b, |word| !word, |a, b| (a.wrapping_sub(b), a >= b))
 }
 

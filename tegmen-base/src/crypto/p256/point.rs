@@ -207,7 +207,8 @@ impl Machine {
         self.run(&EQUATION);
         let Self { registers: [_, [_, y, _], [_, square, _], _], wide } = self;
         P.power(wide, square, &Exponent { words: &ROOT, less: 0, top: 253 }, y);
-        // Not each number is a square.
+        // The right side of the equation has no square root for each x coordinate. So the result is checked with the
+        // equation.
         self.run(&EQUATION);
         let Self { registers: [_, _, [difference, ..], _], .. } = self;
         if *difference == [0; 8] { Ok(()) } else { Err(NotAuthentic) }
@@ -223,7 +224,7 @@ impl Machine {
         if second.is_some() {
             self.fill(&mut multiples);
         }
-        // The point at infinity.
+        // The sum begins with the point at infinity.
         self.set_constants();
         let Self { registers: [[x, y, z], ..], .. } = self;
         *x = [0; 8];
@@ -259,7 +260,7 @@ impl Machine {
         let Self { registers: [first, second, ..], .. } = self;
         *first = *second;
         self.run(&DOUBLING);
-        // Twice the point, at the place of the entry that is made last.
+        // Stores twice the point at the position of the last entry, which is computed last.
         let Self { registers: [first, second, ..], .. } = self;
         let [.., twice] = &mut *multiples;
         *twice = *first;

@@ -128,7 +128,8 @@ impl Channel {
         content_type: ContentType,
         frame: &mut Frame<'_>,
     ) -> Result<(), SealError> {
-        // A frame that is too short is refused after the number is used, like every record that does not fit.
+        // If the frame is too short, the record is refused after its record number is used, like every record that does
+        // not fit.
         let len = frame.len();
         let record = frame.widen(self.headroom::<C>(), self.tailroom::<C>(len)).unwrap_or(&mut []);
         self.seal_record(crypto, content_type, len, record)
