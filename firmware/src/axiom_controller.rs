@@ -14,7 +14,7 @@ use tegmen::node::{self, Node};
 use tegmen::oscore::OpenedRequest;
 use tegmen::time::Instant;
 
-/// The controller of one member.
+/// The controller of the group. It has space for a session with one member.
 pub struct Controller<'k> {
     node: Node<Table, ServerOnly, ()>,
     environment: Environment<Provider>,
@@ -23,7 +23,7 @@ pub struct Controller<'k> {
     keys: Keys<'k>,
 }
 
-/// The resource that contains the keys.
+/// The resource from which a member gets its keys.
 struct Keys<'k>(&'k [u8]);
 
 impl<'k> Controller<'k> {

@@ -17,7 +17,7 @@ use tegmen::identity::{Identity, Principal, Protection, SenderId};
 use tegmen::time::Instant;
 use tegmen_flash::Flash;
 
-/// The listener. `R` protects its responses.
+/// A listener (a lamp) that answers requests to the group. `R` protects its responses.
 pub struct Listener<F, R = InGroup> {
     /// The group membership of the listener, with its keys.
     pub group: Provisioned<F, SENDERS, 0>,
@@ -29,7 +29,7 @@ pub struct Listener<F, R = InGroup> {
     waiting: Waiting,
 }
 
-/// The protection of the responses of a listener.
+/// Protects the responses of a listener, with the keys of the group or with DTLS sessions.
 pub trait Responses {
     /// Returns the numbers of bytes that a seal adds before and after the content.
     fn overhead<F: Flash>(group: &Provisioned<F, SENDERS, 0>) -> (usize, usize);
@@ -173,7 +173,7 @@ impl<F: Flash, R: Responses> Listener<F, R> {
             Ok(()) => Some(true),
             Err(Discard::Unexpected) => Some(false),
             Err(Discard::NoRoom) => {
-                // The states of members that have been silent since the last call are free then.
+                // `forget_idle` frees the states of members that have been silent since its last call.
                 self.group.member.forget_idle(&mut self.group.crypto);
                 None
             }

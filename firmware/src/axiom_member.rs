@@ -177,7 +177,7 @@ impl<F: Flash, X: OpenedRequest> node::Application<X> for Keys<F> {
     }
 }
 
-/// A table for one session with one request under way.
+/// A peer table for one session, in which one request can be open.
 type Table = PeerArray<Exchanges<Storage>, 1, 1, 32, 96>;
 type Storage = Fixed<1, 192, 1, 16>;
 

@@ -11,7 +11,8 @@ use tegmen::cx::Discard;
 use tegmen::dtls::Records;
 use tegmen_flash::Flash;
 
-/// The sender, with space for the states of `LISTENERS` listeners.
+/// A sender that sends each request once to all listeners of the group. It has space for the states of `LISTENERS`
+/// listeners.
 pub struct Sender<F, const LISTENERS: usize> {
     group: Provisioned<F, 0, LISTENERS>,
     /// The record number of the last request. `None` if there is no request, or if the request belongs to an earlier
@@ -67,7 +68,7 @@ impl<F: Flash, const LISTENERS: usize> Sender<F, LISTENERS> {
         if let Some(unverified) = unverified {
             let accepted = self.group.member.accept::<Provider>(unverified, Proof::AnswerTo(asked));
             if accepted == Err(Discard::NoRoom) {
-                // The states of listeners that have been silent since the last call are free then.
+                // `forget_idle` frees the states of listeners that have been silent since its last call.
                 self.group.member.forget_idle(&mut self.group.crypto);
             }
             accepted.ok()?;

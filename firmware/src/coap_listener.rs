@@ -9,7 +9,7 @@ use tegmen::coap::{Exchanges, Fixed, Received, Repeat, Request};
 use tegmen::identity::{Identity, Principal, Protection};
 use tegmen::time::Instant;
 
-/// The listener of CoAP Uni and CoAP Mul.
+/// A listener (a lamp) that receives requests without protection (CoAP Uni and CoAP Mul).
 pub struct CoapListener {
     senders: [Sender; SENDERS],
     /// The index at which the next unknown sender is stored.

@@ -5,7 +5,8 @@ use super::asking::{Heard, Listeners, REQUEST_LEN, Requests, Round};
 use tegmen::address::Address;
 use tegmen::buf::Frame;
 
-/// Writes the request to the next listener of the round into `out`. Returns the receiver and the request.
+/// Writes the request to the next listener of the round into `out`. In a round, each listener gets the request once.
+/// Returns the receiver and the request.
 pub fn ask_next<'o, const LISTENERS: usize>(
     round: &mut Round<LISTENERS>,
     out: &'o mut [u8; REQUEST_LEN],
@@ -16,7 +17,7 @@ pub fn ask_next<'o, const LISTENERS: usize>(
     Some((to, frame.finish()))
 }
 
-/// The sender of CoAP Mul.
+/// A sender that sends each request once to all listeners, without protection (CoAP Mul).
 pub struct MulSender<const LISTENERS: usize> {
     requests: Requests,
     /// The listeners from which a response has arrived, so that a repeated response counts once.

@@ -64,7 +64,7 @@ const fn begin(page: Page) -> usize {
     }
 }
 
-/// The address of the pages, the same as in link.x.
+/// The address of the first of the two pages. link.x contains the same address.
 const PAGES: usize = 0x0003_f800;
 const WRITE: u32 = 1;
 const ERASE: u32 = 1 << 1;

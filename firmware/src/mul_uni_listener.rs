@@ -1,5 +1,6 @@
-//! The listener of DTLS Mul-Uni (draft-keoh-dice-multicast-security). It is the listener of Axiom
-//! (`axiom_listener.rs`), but it sends its responses over the DTLS session with the sender.
+//! A listener (a lamp) in a group with the scheme DTLS Mul-Uni (draft-keoh-dice-multicast-security): a sender sends one
+//! request to all listeners under the keys of the group. The listener is the listener of Axiom (`axiom_listener.rs`),
+//! but it sends its responses over the DTLS session with the sender.
 
 use super::axiom_listener::{Listener, Responses};
 use super::axiom_provisioned::Provisioned;

@@ -1,6 +1,6 @@
-//! The sender of DTLS Mul-Uni (draft-keoh-dice-multicast-security). It opens a session with each listener, sends one
-//! request to all listeners under the keys of the group, and receives the response of each listener over the session
-//! with this listener.
+//! The sender in a group of lamps with the scheme DTLS Mul-Uni (draft-keoh-dice-multicast-security). It opens a session
+//! with each listener, sends one request to all listeners under the keys of the group, and receives the response of
+//! each listener over the session with this listener.
 
 use super::asking::{Heard, REQUEST_LEN, Requests};
 use super::axiom_provisioned::{Provisioned, is_rekey_message};
@@ -10,12 +10,13 @@ use tegmen::dtls::ClientOnly;
 use tegmen::time::Instant;
 use tegmen_flash::Flash;
 
-/// The sender, with space for sessions with `LISTENERS` listeners.
+/// A sender that sends each request once to the group, and receives the responses over DTLS sessions. It has space for
+/// sessions with `LISTENERS` listeners.
 pub struct MulUniSender<F, const LISTENERS: usize> {
     group: Provisioned<F, 0, 0>,
     sessions: Sessions<ClientOnly, LISTENERS>,
     /// The requests, which have their own numbers. The token of a request is made from the number of the request, and
-    /// not from the number of its record: record numbers begin again in each epoch, but the sessions with the listeners
+    /// not from its record number: record numbers begin again in each epoch, but the sessions with the listeners
     /// continue.
     requests: Requests,
 }

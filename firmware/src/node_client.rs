@@ -71,7 +71,7 @@ impl<M: Memory> Application<M> for Client {
 
 impl<X: OpenedRequest> node::Application<X> for Client {
     fn on_reply(&mut self, peer: PeerId, request: RequestId, reply: Reply<'_>) {
-        // One mote need not keep its refreshes apart from those of others.
+        // The last argument is 0, because the requests of a single client need no random delay.
         let notification = self.observation.on_reply(self.now, peer, request, reply, 0);
         match (notification, reply) {
             (Some(Notification::Newest | Notification::Last), Reply::Response(response)) => {

@@ -8,7 +8,7 @@ use tegmen::buf::Frame;
 use tegmen::dtls::ClientOnly;
 use tegmen::time::Instant;
 
-/// The sender, with space for `LISTENERS` listeners.
+/// A sender that sends each request over the DTLS session with each listener. It has space for `LISTENERS` listeners.
 pub struct UniUniSender<const LISTENERS: usize> {
     sessions: Sessions<ClientOnly, LISTENERS>,
     /// The listeners, and the index of the current listener.

@@ -437,8 +437,9 @@ impl<'t> Frame<'t> {
         let room =
             self.storage.get_mut(self.start..).and_then(|room| room.get_mut(..len.max(tail.wrapping_add(moved))));
         let room = room.ok_or(Full)?;
-        // Byte by byte, from the end that is not written over: `copy_within` would bring a place that can panic into a
-        // mote's image, and the moved bytes are few, or took longer to arrive than to move.
+        // Moves the bytes one by one, beginning at the end that the move does not overwrite. `copy_within` can panic,
+        // and would add the code of a panic to the image of a mote. The moved bytes are few, or took longer to arrive
+        // than to move.
         let mut shift = |i: usize| {
             if let (Some(from), Some(to)) = (tail.checked_add(i), new_tail.checked_add(i))
                 && let Some(byte) = room.get(from).copied()

@@ -29,7 +29,8 @@ impl Instant {
     #[must_use]
     #[inline(never)] // 64-bit arithmetic is long on a mote
     pub const fn after(self, delay: Duration) -> Self {
-        // u64 arithmetic on seconds and microseconds: `Duration::as_micros` is 128 bits wide, a division a mote would pay for.
+        // Computes with seconds and microseconds as `u64`, because `Duration::as_micros` computes with 128 bits, which
+        // takes long on a mote.
         let micros = delay.as_secs().saturating_mul(1_000_000).saturating_add(delay.subsec_micros() as u64);
         Self { micros: self.micros.saturating_add(micros) }
     }

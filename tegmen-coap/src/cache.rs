@@ -84,8 +84,8 @@ pub const fn in_response(number: OptionNumber) -> Treatment {
 
 /// Returns true if a stored response may answer the request, and if the response to the request may be stored. This
 /// holds for GET. It also holds for FETCH, because the cache key of a FETCH contains the payload (RFC 8132, section 2).
-/// It does not hold for a request with OSCORE: each protected request has another number, so no second request is equal
-/// to it. The exception is a deterministic request: FETCH with Request-Hash and without Observe
+/// It does not hold for a request with OSCORE: each protected request has another sequence number, so no second request
+/// is equal to it. The exception is a deterministic request: FETCH with Request-Hash and without Observe
 /// (draft-ietf-core-cacheable-oscore-02, section 3.4.2).
 pub fn is_cacheable(request: &MessageRef<'_>) -> bool {
     let has = |number| request.option(number).is_some();
@@ -121,7 +121,7 @@ pub fn write_variant(request: &MessageRef<'_>, mut put: impl FnMut(&[u8])) {
 }
 
 fn write_value(number: OptionNumber, value: &[u8], put: &mut impl FnMut(&[u8])) {
-    // An option has at most 65,804 bytes, and none in a datagram has more than 65,535.
+    // The length has 16 bits. An option can have up to 65,804 bytes, but in a datagram it has at most 65,535 bytes.
     let ([n0, n1], [l0, l1]) = (number.0.to_be_bytes(), (value.len() as u16).to_be_bytes());
     put(&[n0, n1, l0, l1]);
     put(value);

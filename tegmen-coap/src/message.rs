@@ -227,7 +227,8 @@ impl<'a> MessageRef<'a> {
     /// Returns true if the path of the message is `path`. Slashes separate the segments of `path`. A slash in front
     /// would mean an empty first segment.
     pub fn path_is(&self, path: &str) -> bool {
-        // What is still to come; nothing is another path than one more segment of no bytes.
+        // `rest` is the part of `path` that was not compared yet. `None` means that no segment remains, and `Some` with
+        // no bytes means one more empty segment.
         let mut rest = Some(path.as_bytes()).filter(|path| !path.is_empty());
         for run in &[self.outer, self.inner] {
             let (mut reader, mut previous) = (Reader::new(run), 0);
@@ -424,7 +425,8 @@ impl<'f, 't> Builder<'f, 't> {
             }
             previous = other.0;
         };
-        // The option, and the header of the one after it, whose distance to the one before is now another.
+        // Writes the option, and a new header of the next option, because the number of the option before it has
+        // changed.
         let mut storage = [0; MAX_INSERTED];
         let mut writer = Writer::new(&mut storage);
         option::write(&mut writer, number.0.saturating_sub(previous), value)?;
@@ -443,7 +445,8 @@ impl<'f, 't> Builder<'f, 't> {
     /// # Errors
     /// [`BuildError`].
     pub fn path(&mut self, path: &str) -> Result<(), BuildError> {
-        // By bytes: splitting a `str` would bring a place that can panic into a mote's image.
+        // Splits the bytes and not the `str`, because the code that splits a `str` can panic, and would be added to the
+        // image of a mote.
         let mut rest = path.as_bytes();
         loop {
             let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());

@@ -227,7 +227,8 @@ pub fn retain(run: &mut [u8], part: Part) -> usize {
         let (end, value_len) = (run.len().wrapping_sub(reader.rest().len()), value.len());
         number = option.0;
         if let Some(len) = part.keeps(option, value_len) {
-            // A header never becomes longer than those of the options that were taken out before it and its own.
+            // The new header is not longer than the old header together with the headers of the options that were
+            // removed before it. So it fits.
             let header = Header::new(number.wrapping_sub(last), len);
             let _ = copy(run.get_mut(to..).unwrap_or(&mut []), header.as_bytes());
             to = to.wrapping_add(header.as_bytes().len());
@@ -263,7 +264,7 @@ impl<'a> Run<'a> {
     }
 
     fn advance(&mut self, previous: u16) {
-        // `MessageRef::parse` has walked these bytes, so an error here is only the end.
+        // `MessageRef::parse` has checked these bytes, so an error means only that no option remains.
         self.next = read(&mut self.rest, previous).ok();
     }
 

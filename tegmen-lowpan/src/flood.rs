@@ -14,7 +14,7 @@ pub struct Header {
     pub originator: LinkAddress,
     /// The destination of the frame; usually the broadcast address.
     pub destination: LinkAddress,
-    /// The number that the originator gave the frame.
+    /// The sequence number that the originator gave to the flood.
     pub sequence: u8,
 }
 

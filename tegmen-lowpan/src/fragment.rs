@@ -280,7 +280,8 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         };
         let index = self.slot(now, hop, len, tag)?;
         let payload = rest.get(read..).unwrap_or(&[]);
-        // What is not a whole number of units is marked together with its end: headers are, by themselves.
+        // The headers alone need not end at a multiple of 8 bytes. So the headers and the payload of the first fragment
+        // are marked together.
         let end = written.saturating_add(payload.len());
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         slot.checksum_elided |= elided;

@@ -173,7 +173,7 @@ impl Header {
             2 => FrameType::Acknowledgement,
             _ => return Err(FrameError::Unsupported), // beacons and commands
         };
-        // Security, or the headers of IEEE 802.15.4e and later.
+        // The frame uses security, or has the header of IEEE 802.15.4e or of a later version.
         if control & SECURITY != 0 || control & VERSION > VERSION_2006 {
             return Err(FrameError::Unsupported);
         }

@@ -52,8 +52,8 @@ impl<'r> Datagram<'r> {
         if udp.len() < UDP_HEADER_LEN {
             return Err(ParseError::Truncated);
         }
-        // RFC 8200, section 8.1: over IPv6 the checksum is not optional. With the transmitted one included, the sum
-        // of an intact datagram is all ones (RFC 1071, section 1).
+        // Over IPv6 the UDP checksum is not optional (RFC 8200, section 8.1). The sum over an intact datagram,
+        // including its checksum, has only bits that are 1 (RFC 1071, section 1).
         if checksum == 0 || Sum::of_pseudo_header(&source, &destination, len).add(udp).folded() != u16::MAX {
             return Err(ParseError::BadChecksum);
         }

@@ -211,7 +211,8 @@ impl Choice {
         if zeros(2, 11) {
             return plain(1, Inline::SecondAndLast(5));
         }
-        // ffXX:XXLL:PPPP:PPPP:PPPP:PPPP:XXXX:XXXX: the length and the prefix of 64 bits at most are those of a context.
+        // The address has the form ffXX:XXLL:PPPP:PPPP:PPPP:PPPP:XXXX:XXXX. LL and P are the length and the prefix of a
+        // context, whose prefix has at most 64 bits.
         let prefix = |context: &&Context| {
             context.len <= 64
                 && rest(3).first() == Some(&context.len)

@@ -51,7 +51,7 @@ pub fn next_hop(routes: &[Route], ip: &[u8; 16]) -> Option<LinkAddress> {
     covering.rev().max_by_key(|route| route.len).map(|route| route.next_hop)
 }
 
-/// The decision about a packet.
+/// The decision to which node a packet goes, or the reason why it is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
     /// The packet is for this node.

@@ -128,7 +128,7 @@ impl<'b> Decoder<'b> {
 pub enum Control {
     /// The mote has just started, and requests its start data.
     SeedPlease,
-    /// The bridge's answer.
+    /// The answer of the bridge, which contains the start data of the mote.
     Start(Start),
 }
 

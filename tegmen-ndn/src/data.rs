@@ -28,15 +28,15 @@ impl ContentType {
 /// A Data packet, without its signature.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Data<'p> {
-    /// Name.
+    /// The name of the packet (Name).
     pub name: Name<'p>,
-    /// ContentType.
+    /// The kind of the content (ContentType).
     pub content_type: Option<ContentType>,
     /// FreshnessPeriod, in milliseconds.
     pub freshness: Option<u64>,
     /// FinalBlockId: the last component of the name of the last segment.
     pub final_block: Option<Component<'p>>,
-    /// Content.
+    /// The content (Content); `None` if the packet has no such element.
     pub content: Option<&'p [u8]>,
 }
 

@@ -50,7 +50,7 @@ pub enum Dropped {
     Scope,
     /// A Data packet arrived from a face to which no pending Interest for this packet was sent.
     Unsolicited,
-    /// The owner refused the signature of a Data packet.
+    /// The owner of the forwarder refused the signature of a Data packet.
     NotAuthentic,
     /// The Interest has arrived before, in a loop. The forwarder sends a Nack to the face that sent the Interest.
     Duplicate,
@@ -321,7 +321,8 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         Ok(Outcome::Returned)
     }
 
-    /// Sets the timer of an entry: to its next retransmission, or to its end if no retransmission remains.
+    /// Sets the timer of the entry of an Interest to the time of the next retransmission, or to the time at which the
+    /// Interest expires if no retransmission remains.
     fn set_timer(&mut self, now: Tick, id: PitId) {
         let times = self.times;
         let Some(entry) = self.pit.entry(id) else { return };

@@ -29,7 +29,7 @@ pub struct Interest<'p> {
     pub lifetime: Option<u64>,
     /// HopLimit: the number of hops that remain. `None` means no limit.
     pub hop_limit: Option<u8>,
-    /// ApplicationParameters.
+    /// ApplicationParameters: bytes that the consumer passes to the producer.
     pub parameters: Option<&'p [u8]>,
 }
 

@@ -166,7 +166,7 @@ impl Shared<'_> {
         let lifetime = cursor.take(Type::LIFETIME);
         let hop_limit = cursor.take(Type::HOP_LIMIT).unwrap_or(&[DEFAULT_HOP_LIMIT]);
         let parameters = cursor.take(Type::PARAMETERS);
-        // The digest is the last component, behind a type and a length of one byte each.
+        // The digest is the value of the last component. The type and the length of this component have one byte each.
         let last = Name::of_checked(name).last().map(|last| last.kind);
         let has_digest = matches!(last, Some(Type::IMPLICIT_DIGEST | Type::PARAMETERS_DIGEST));
         let (components, digest) = match name.split_last_chunk::<DIGEST_LEN>() {

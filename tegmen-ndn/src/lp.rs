@@ -75,7 +75,7 @@ pub struct LpPacket<'p> {
     pub incoming_face: Option<u64>,
     /// NextHopFaceId: the face on which an application wants its Interest to be sent.
     pub next_hop_face: Option<u64>,
-    /// CongestionMark.
+    /// CongestionMark: a node sets it to report that a link is congested.
     pub congestion_mark: Option<u64>,
     /// TxSequence, with which the next hop acknowledges the LpPacket.
     pub tx_sequence: Option<u64>,

@@ -246,7 +246,7 @@ impl<C: Crypto> Verifier<C> for HmacKey {
     }
 }
 
-/// SignatureSha256WithEcdsa on secp256r1. The signature is in DER.
+/// SignatureSha256WithEcdsa: a private key on secp256r1, and the name of its public key. The signature is in DER.
 pub struct Sha256WithEcdsa<'k> {
     /// The private key.
     pub key: &'k Secret<SCALAR_LEN>,
@@ -284,7 +284,7 @@ impl<C: Crypto> Verifier<C> for EcdsaPublicKey<'_> {
     }
 }
 
-/// SignatureEd25519.
+/// SignatureEd25519: a private key of Ed25519, and the name of its public key.
 pub struct Ed25519<'k> {
     /// The private key.
     pub key: &'k Secret<SCALAR_LEN>,

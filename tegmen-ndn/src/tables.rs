@@ -41,7 +41,7 @@ impl Tick {
 
     /// Returns the time that is `millis` milliseconds after this time. At most 25 days are added.
     pub const fn after_millis(self, millis: u64) -> Self {
-        // Without a division, which is long for 64 bits. A unit is 128/125 milliseconds.
+        // The conversion uses no division, because a division of 64 bits takes long. A unit is 128/125 milliseconds.
         let units = millis.saturating_mul(125) >> 7;
         Self(self.0.wrapping_add(if units > i32::MAX as u64 { i32::MAX as u32 } else { units as u32 }))
     }
@@ -207,7 +207,7 @@ pub struct Entry<I, O> {
     pub asked: I,
     /// The next hops to which the Interest was sent.
     pub sent: O,
-    /// The time at which the entry ends.
+    /// The time at which the Interest expires, and its entry is removed.
     pub expires: Tick,
     /// The remaining HopLimit, or 255 if the Interest has no HopLimit. A real HopLimit is never 255 here, because the
     /// node has already decremented it.

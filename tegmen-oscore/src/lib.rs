@@ -9,9 +9,9 @@
 //! No sequence number is used twice: each sequence number comes from a reserved range (a [lease](Lease)), whose end was
 //! stored durably before the first number of the range was used. A power cut loses the replay window, which records the
 //! sequence numbers that the other end has used. After a power cut, the server answers a request with a challenge
-//! ([`Context::write_challenge`]; appendix B.1.2), and delivers a request only if it repeats the challenge. If the
-//! stored data cannot be trusted, both ends can derive new keys (appendix B.2). Both ends must have agreed on this
-//! before, with `RederivableContext` and `Offers` (feature `rederivation`).
+//! ([`Context::write_challenge`]; RFC 8613, appendix B.1.2), and delivers a request only if it repeats the challenge.
+//! If the stored data cannot be trusted, both ends can derive new keys (RFC 8613, appendix B.2). Both ends must have
+//! agreed on this before, with `RederivableContext` and `Offers` (feature `rederivation`).
 //!
 //! The module [`group`] protects messages to groups, and messages between members of a group (RFC 10021).
 //!

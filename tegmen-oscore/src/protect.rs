@@ -193,9 +193,11 @@ pub(super) fn enclose<'f>(
     let head = storage.get_mut(..plain.head_len).ok_or(ProtectError::Malformed)?;
     let written = room.get(all.wrapping_sub(plain.head_len)..).ok_or(ProtectError::Malformed)?;
     head.iter_mut().zip(written).for_each(|(to, from)| *to = *from);
-    // The outer part is written from its end, so that no length has to be known before.
+    // The outer header and the outer options are written from their end to their beginning, so that no length must be
+    // known before.
     let mut outer = Headroom::new(room);
-    // The marker and the code of the message inside come between the options outside and those inside.
+    // The payload marker of the outer message and the code of the inner message are between the outer options and the
+    // inner options.
     outer.push(plain.code.0);
     outer.push(0xff);
     write_outer_options(&mut outer, options, oscore);
@@ -221,7 +223,8 @@ pub(super) fn enclose<'f>(
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn write_outer_options(outer: &mut Headroom<'_>, mut options: &[u8], oscore: &OscoreOption<'_>) {
-    // The header of an option has the distance from the number of the previous option, which comes next here.
+    // The header of an option contains the difference between its number and the number of the previous option. This
+    // loop finds the previous option later.
     let (mut behind, mut len, mut written) = (0u16, 0, false);
     loop {
         let (number, value) = match last_outside(options) {

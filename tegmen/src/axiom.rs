@@ -25,8 +25,8 @@
 //! * No record is delivered twice. If a member does not know which TSNs another member has used, a record from that
 //!   other member is [`Opened::Unverified`]. The caller delivers such a record only after another proof that it is new.
 //!   For a request, this proof is an Echo option (RFC 9175); for a response, it is the token of an open request. In the
-//!   paper, a member accepts the first such record as the reference (section 6.2), and two recorded records defeat this
-//!   rule.
+//!   paper, a member accepts the first such record as the reference (section 6.2 of the paper), and two recorded
+//!   records defeat this rule.
 //! * A [`KeyPath`] processes the [rekey messages](rekey) of the controller, and computes the master secret of the next
 //!   epoch. An evicted member cannot read these messages, and only the controller can make them.
 //! * A record that fails to open changes no state. So any number of such records does no harm.

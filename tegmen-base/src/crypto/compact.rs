@@ -67,7 +67,7 @@ impl Crypto for Compact {
         Ok(())
     }
 
-    // An image opens records in one place: a function of its own would take up to 44 bytes more.
+    // The function is inlined, because an image calls it only once. A separate function would take up to 44 bytes more.
     #[inline(always)]
     fn open(
         &mut self,
@@ -329,7 +329,8 @@ impl<'r> Schedule<'r> {
 
 impl Drop for Schedule<'_> {
     fn drop(&mut self) {
-        // Not zeros, here and before the keys come: to make all bytes the same is a call, which takes a mote twice as long.
+        // The wiped value is not zero, because setting all bytes to one value is a function call, which takes twice as
+        // long on a mote.
         *self.0 = [[0, 1, 0, 1]; 11];
         optimization_barrier(self.0);
     }
@@ -360,7 +361,7 @@ fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
 #[expect(clippy::indexing_slicing, reason = "the compiler computes it, and refuses an index that is too large")]
 static TABLE: [u32; 256] = {
     let mut table = [0; 256];
-    // p runs through all non-zero bytes as powers of 3, q through their inverses.
+    // `p` takes the value of each non-zero byte, as a power of 3. `q` is the inverse of `p`.
     let mut p: u32 = 1;
     let mut q: u32 = 1;
     let mut count = 0;

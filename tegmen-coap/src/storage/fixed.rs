@@ -60,7 +60,8 @@ impl<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usi
 {
     fn reply(&self, seen: Seen) -> &[u8] {
         let size = REPLIES as u32;
-        // Written over meanwhile: then there is nothing to repeat, and a request that is not idempotent is not run twice.
+        // If a later reply has overwritten this reply, there is nothing to repeat. A request that is not idempotent is
+        // still not executed twice.
         if self.replies_end.wrapping_sub(seen.reply) > size {
             return &[];
         }

@@ -7,7 +7,7 @@ const MAX_EXPONENT: u32 = 31;
 /// Returns the code of the longest time that is at most `millis`. Times above 49 days get a code of at most 49 days.
 pub const fn time_code(millis: u64) -> u8 {
     let millis = if millis > u32::MAX as u64 { u32::MAX } else { millis as u32 };
-    // In units of 125/32 milliseconds, which is the time of mantissa 1 and exponent 0.
+    // The time in units of 125/32 milliseconds. A unit is the time with the mantissa 1 and the exponent 0.
     let units = (millis / 125).wrapping_mul(32).wrapping_add((millis % 125).wrapping_mul(32) / 125);
     if units < 16 {
         return (units / 2) as u8;

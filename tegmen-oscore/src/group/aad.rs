@@ -47,7 +47,7 @@ impl<'a> Aad<'a> {
         start.padded(kid);
         start.padded(number);
         let start = start.as_bytes();
-        // In the response to a deterministic request Request-Hash is of class I; no other option is.
+        // The only option of class I (integrity-protected) is Request-Hash in the response to a deterministic request.
         let class_i = hash.map(|hash| request_hash_option(&hash));
         let class_i_len = class_i.as_ref().map_or(1, |option| string_len(option));
         let strings = [gid.as_bytes(), parts.option, parts.sender_credential, parts.group_manager_credential];

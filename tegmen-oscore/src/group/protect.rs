@@ -156,7 +156,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         let is_request = plain.code.is_request();
         let option = OscoreOption {
             partial_iv: own.copied(),
-            // A response names its group where the client might expect another (RFC 10021, section 7.3).
+            // A response contains the Group Identifier if the request had another Group Identifier (RFC 10021, section
+            // 7.3).
             kid_context: (is_request || request.gid != self.gid).then_some(self.gid.as_bytes()),
             kid: (is_request || request.is_signed || signature.is_some()).then_some(self.sender_id.as_bytes()),
             group: signature.is_some(),

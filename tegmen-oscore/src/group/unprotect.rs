@@ -91,7 +91,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         if pending.gid != self.gid || option.kid_context.is_some_and(|gid| gid != self.gid.as_bytes()) {
             return Err(UnprotectError::UnknownContext);
         }
-        // A response to a request for one member may leave its ID out; no other member can answer.
+        // If only one member may answer the request, the response may contain no ID of this member.
         let kid = match (option.kid.map(Id::new), pending.to) {
             (Some(kid), _) if kid.is_none() => return Err(UnprotectError::UnknownMember),
             (Some(Some(kid)), Some(to)) if kid != to => return Err(UnprotectError::UnknownMember),
@@ -99,14 +99,15 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
             _ => return Err(UnprotectError::BadOption),
         };
         let number = option.partial_iv;
-        // Under new keys the nonce of the request is not that of a response (RFC 10021, section 7.3).
+        // If the group got new keys after the request, a response must not use the nonce of the request (RFC 10021,
+        // section 7.3).
         if number.is_none() && pending.request.gid != self.gid {
             return Err(UnprotectError::BadOption);
         }
         let recipient = recipients.recipient(kid.as_bytes()).ok_or(UnprotectError::UnknownMember)?;
         if let Some(hash) = pending.request.hash {
-            // Every member has the keys of the request, so the signature alone shows who answers (draft-ietf-core-cacheable-oscore-02,
-            // section 3.4.4).
+            // Every member has the keys of the request, so only the signature proves which member answers
+            // (draft-ietf-core-cacheable-oscore-02, section 3.4.4).
             if !option.group || number.is_none() {
                 return Err(UnprotectError::BadOption);
             }
@@ -166,7 +167,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
             group_manager_credential: self.group_manager_credential.as_ref(),
         };
         Ok(Sealed {
-            // A recipient has a credential that fits, and so does an option that names our group.
+            // `Aad::new` fails only if a credential or the option is too long. The credential of a recipient was
+            // checked before, and an option with our Group Identifier is short enough.
             aad: Aad::new(&parts, room).map_err(|_| UnprotectError::BadOption)?,
             parts: Parts::of(message, datagram, behind)?,
             nonce: self.nonce(aead, of),

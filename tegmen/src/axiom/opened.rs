@@ -16,7 +16,7 @@ pub enum Opened<'r> {
     Clash,
 }
 
-/// The sender and the number of a record that may be a replay.
+/// The sender and the record number of a record that may be a replay.
 #[derive(Debug)]
 pub struct Unverified {
     pub(super) from: Origin,
@@ -44,7 +44,7 @@ pub(super) enum Origin {
     Listener([u8; 16]),
 }
 
-/// The number of a record, in three parts. The fields have the order of the header.
+/// The record number of a record, in three parts. The fields have the order of the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupNumber {
     /// The epoch of the group in which the record was sealed.
