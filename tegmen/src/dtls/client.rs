@@ -131,7 +131,8 @@ impl Handshake<'_> {
                     };
                 }
                 self.state.step = Step::ClientNeedsPsk;
-                // The owner's lookup has no time limit of its own, only the handshake as a whole.
+                // The time in which the owner of the endpoint finds the key has no separate limit. Only the whole
+                // handshake has a time limit.
                 self.state.deadline = self.state.give_up;
                 Err(Outcome::Need)
             }

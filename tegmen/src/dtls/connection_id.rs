@@ -153,7 +153,7 @@ impl ConnectionIds {
         if answer.rrc && !self.rrc {
             return Err(Fatal::UnsupportedExtension);
         }
-        // It is too late to decline.
+        // The client offered connection ids, so it can no longer decline the id of the server.
         self.theirs = ConnectionId::new(theirs).ok_or(Fatal::TooLarge)?;
         (self.agreed, self.rrc) = (true, answer.rrc);
         Ok(())

@@ -70,7 +70,7 @@ impl HandshakeState {
     /// transcript.
     #[inline(always)]
     fn number_message<C: Crypto, R: Roles>(&mut self, element: Element, kind: MessageType, body: &[u8]) -> u16 {
-        // ChangeCipherSpec has no number.
+        // ChangeCipherSpec is not a handshake message, so it has no message_seq.
         let before_it = match R::KEEPS {
             true => self.messages_before::<R>(element),
             false => {

@@ -124,7 +124,8 @@ impl Handshake<'_> {
     pub(super) fn yields_to(&self, theirs: &Random) -> bool {
         match self.state.step {
             Step::AwaitHelloVerifyRequest | Step::AwaitServerHello => self.state.client_random < *theirs,
-            // The owner's answer would count as the answer to another question. The peer sends the ClientHello again.
+            // A handshake that waits for an answer of the endpoint's owner does not end now, because the answer would
+            // count as the answer to another question. The peer sends the ClientHello again.
             step => !step.awaits_owner(),
         }
     }

@@ -229,8 +229,8 @@ pub struct Deferred<X: OpenedRequest = Infallible> {
     pub identity: Identity,
     pub(super) token: Token,
     pub(super) no_response: NoResponse,
-    /// If OSCORE protected the request: the identity of the request in the security context, and the unused right to
-    /// answer the request once with its nonce. Otherwise `None`.
+    /// If OSCORE protected the request: the identity of the request in the security context, and the value that permits
+    /// one response under the nonce of the request, if this value is not used yet. Otherwise `None`.
     pub(super) exchange: Option<(X, Option<X::Nonce>)>,
     /// The identity of the block-wise transfer to which the response belongs, and the block that the client requested.
     /// `None` if the node has no [`Bodies`](super::Bodies), or if the policy has not decided yet.

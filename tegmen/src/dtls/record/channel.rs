@@ -137,7 +137,7 @@ impl Channel {
 
     /// Does the same as [`Self::seal`] for a content of `len` bytes in `record`. The content already has the necessary
     /// free bytes before and after it.
-    // The attributes have the same reason as those of `open`.
+    // An image of a mote must not contain this code twice, so the function is inlined only on a host.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn seal_record<C: Crypto>(
@@ -202,7 +202,7 @@ impl Channel {
             return Err(SealError::KeyExhausted);
         }
         let number = RecordNumber::new(self.epoch(), self.next_sequence.into());
-        // The number is used up before the cipher runs, so that it is never used again, even after an error.
+        // The record number is used up before the cipher runs, so that it is never used again, even after an error.
         self.next_sequence = self.next_sequence.wrapping_add(1);
         let (head, fragment) = record.split_at_mut_checked(head_len).ok_or(SealError::Full)?;
         let len = self.cipher.authentic_len::<C>(content, fragment.len()).ok_or(SealError::Full)?;
