@@ -615,7 +615,7 @@ fn a_request_that_was_given_up_leaves_its_place_in_the_context() {
     }
 }
 
-#[path = "oscore_observe.rs"]
+#[path = "oscore/observe.rs"]
 mod observe;
 
 /// The principal of the other endpoint of the context.
