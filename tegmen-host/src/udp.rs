@@ -393,58 +393,95 @@ impl Outbox {
     /// carry a source address.
     pub async fn flush(&mut self, sockets: &[Socket]) {
         let mut next = 0;
-        while let Some(&(path, start, end)) = self.queue.get(next) {
+        while let Some((path, ..)) = self.queue.get(next) {
             let Some(socket) = sockets.iter().find(|socket| socket.has(&path.local)) else {
                 next += 1;
                 continue;
             };
-            // The source is the address that was asked. If a group was asked, the system chooses the source.
-            let from = SocketAddr::from(path.local).ip();
-            let chosen = socket.local.ip().is_unspecified() && !from.is_unspecified();
-            #[cfg(target_os = "linux")]
-            if let alone = self.alone(next)
-                && alone > 1
-                && !chosen
-            {
-                self.send_alone(socket, next, alone).await;
-                next += alone;
-                continue;
-            }
-            // Datagrams of one size to one peer go with one call; only the last may be shorter.
-            let size = end - start;
-            let mut all_end = end;
-            let mut after = next + 1;
-            if let Some(fit) = 60_000_usize.checked_div(size) {
-                let most = socket.state.max_gso_segments().min(fit).max(1);
-                self.gather(next, most, &mut all_end, &mut after);
-            }
-            let contents = self.storage.get(start..all_end).unwrap_or(&[]);
-            let transmit = Transmit {
-                destination: path.remote.into(),
-                ecn: None,
-                contents,
-                segment_size: (after > next + 1).then_some(size),
-                src_ip: chosen.then_some(from),
-            };
-            loop {
-                let sent =
-                    socket.io.try_io(Interest::WRITABLE, || socket.state.try_send((&socket.io).into(), &transmit));
-                match sent {
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        if socket.io.writable().await.is_err() {
-                            break;
-                        }
+            match self.send_some(socket, next) {
+                Ok(sent) => next += sent,
+                Err((error, _)) if error.kind() == ErrorKind::WouldBlock => {
+                    if socket.io.writable().await.is_err() {
+                        next += 1;
                     }
-                    _ => break,
+                }
+                Err((_, lost)) => next += lost,
+            }
+        }
+        self.clear();
+    }
+
+    /// Sends the datagrams of the queue that the system can take now, each through the socket that `socket_of` returns
+    /// for its path, and empties the queue. Calls `unsent` with each other datagram, and with the error of the system:
+    /// [`ErrorKind::WouldBlock`] if the system cannot take the datagram now.
+    pub(crate) fn send_now<'s>(
+        &mut self,
+        socket_of: impl Fn(&Path) -> Option<&'s Socket>,
+        mut unsent: impl FnMut(&Path, &[u8], &io::Error),
+    ) {
+        let mut next = 0;
+        while let Some((path, ..)) = self.queue.get(next) {
+            let Some(socket) = socket_of(path) else {
+                next += 1;
+                continue;
+            };
+            match self.send_some(socket, next) {
+                Ok(sent) => next += sent,
+                Err((error, lost)) => {
+                    for &(path, start, end) in self.queue.iter().skip(next).take(lost) {
+                        unsent(&path, self.storage.get(start..end).unwrap_or(&[]), &error);
+                    }
+                    next += lost;
                 }
             }
-            next = after;
         }
+        self.clear();
+    }
+
+    fn clear(&mut self) {
         self.queue.clear();
         self.end = 0;
     }
 
-    /// Returns the number of datagrams, beginning at `first`, that one call of [`Self::send_alone`] can send. These
+    /// Sends datagrams with one system call, beginning at the index `first`, without waiting. Returns the number of
+    /// datagrams that the system took. An error contains the number of datagrams that the system refused.
+    fn send_some(&self, socket: &Socket, first: usize) -> Result<usize, (io::Error, usize)> {
+        let Some(&(path, start, end)) = self.queue.get(first) else { return Ok(0) };
+        // The source is the address that was asked. If a group was asked, the system chooses the source.
+        let from = SocketAddr::from(path.local).ip();
+        let chosen = socket.local.ip().is_unspecified() && !from.is_unspecified();
+        #[cfg(target_os = "linux")]
+        if let alone = self.alone(first)
+            && alone > 1
+            && !chosen
+        {
+            let batch = self.queue.get(first..first + alone).unwrap_or(&[]);
+            let Some(one) = batch.first() else { return Ok(alone) };
+            let sent = socket.io.try_io(Interest::WRITABLE, || self.send_batch(&socket.io, one, batch));
+            // The system refuses the first datagram. It may accept those after it.
+            return sent.map_err(|error| (error, 1));
+        }
+        // Datagrams of one size to one peer go with one call; only the last may be shorter.
+        let size = end - start;
+        let mut all_end = end;
+        let mut after = first + 1;
+        if let Some(fit) = 60_000_usize.checked_div(size) {
+            let most = socket.state.max_gso_segments().min(fit).max(1);
+            self.gather(first, most, &mut all_end, &mut after);
+        }
+        let contents = self.storage.get(start..all_end).unwrap_or(&[]);
+        let transmit = Transmit {
+            destination: path.remote.into(),
+            ecn: None,
+            contents,
+            segment_size: (after > first + 1).then_some(size),
+            src_ip: chosen.then_some(from),
+        };
+        let sent = socket.io.try_io(Interest::WRITABLE, || socket.state.try_send((&socket.io).into(), &transmit));
+        sent.map(|()| after - first).map_err(|error| (error, after - first))
+    }
+
+    /// Returns the number of datagrams, beginning at `first`, that one call of [`Self::send_batch`] can send. These
     /// datagrams have the same local address, and each of them has a different path from the next datagram in the
     /// queue.
     #[cfg(target_os = "linux")]
@@ -455,26 +492,6 @@ impl Outbox {
             Some(path.local) == local && rest.get(index + 1).is_none_or(|(next, ..)| next != path)
         };
         rest.iter().enumerate().take(SEND_BATCH).take_while(|each| is_alone(*each)).count()
-    }
-
-    /// Sends `count` datagrams, beginning at `first`, in as few system calls as possible. Each datagram has a different
-    /// path from the next datagram.
-    #[cfg(target_os = "linux")]
-    async fn send_alone(&self, socket: &Socket, first: usize, count: usize) {
-        let mut rest = self.queue.get(first..first + count).unwrap_or(&[]);
-        while let [one, ..] = rest {
-            let sent = socket.io.try_io(Interest::WRITABLE, || self.send_batch(&socket.io, one, rest));
-            let sent = match sent {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => match socket.io.writable().await {
-                    Ok(()) => 0,
-                    Err(_) => return,
-                },
-                // The system refuses this datagram. It may accept those after it.
-                Err(_) => 1,
-                Ok(sent) => sent,
-            };
-            rest = rest.get(sent..).unwrap_or(&[]);
-        }
     }
 
     /// Sends datagrams of `batch` with one system call, and returns the number of datagrams that the system took. `one`

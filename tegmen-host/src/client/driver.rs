@@ -75,6 +75,9 @@ impl Engine {
             if self.receive(cx, buffers) {
                 continue;
             }
+            if !self.send_outbox() {
+                continue;
+            }
             // A timer that is early is left as it is: most requests are answered long before they are due.
             let next = self.io.next_wake();
             if next < self.io.armed || self.io.armed <= now {

@@ -141,6 +141,7 @@ impl Engine {
 
     /// Closes all sessions, and the sockets.
     pub(super) fn shut(&mut self) {
+        self.send_outbox();
         for key in 0..self.sessions.all.len() {
             self.with(key, |connection| connection.shut());
         }
@@ -330,6 +331,26 @@ impl Engine {
         if let Some(key) = self.find(path).map(|entry| entry.key) {
             self.with(key, |connection| connection.fail(source));
         }
+    }
+
+    /// Sends the datagrams that wait in the outbox. Returns false if the system cannot take all of them now.
+    pub(super) fn send_outbox(&mut self) -> bool {
+        let Some(mut outbox) = self.io.outbox.take_if(|outbox| !outbox.is_empty()) else { return true };
+        let (mut later, mut failed) = (Vec::new(), Vec::new());
+        let socket_of = |path: &Path| match self.io.ports.iter().find(|port| port.has(path)) {
+            Some(Port::Open(socket)) => Some(socket),
+            _ => None,
+        };
+        outbox.send_now(socket_of, |path, datagram, error| match error.kind() {
+            ErrorKind::WouldBlock => later.push((*path, datagram.to_vec())),
+            kind => {
+                failed.push((*path, error.raw_os_error().map_or_else(|| kind.into(), io::Error::from_raw_os_error)))
+            }
+        });
+        later.iter().for_each(|(path, datagram)| self.io.keep_unsent(path, datagram));
+        self.io.outbox = Some(outbox);
+        failed.iter().for_each(|(path, error)| self.fail(path, error));
+        later.is_empty()
     }
 
     /// Sends the datagrams that the system could not accept earlier. Returns the path of the first datagram that the

@@ -30,7 +30,7 @@ impl Session {
             let start = match self.begin(&place, &message).await? {
                 Turn::Sent(start) => start,
                 Turn::KeysLost => {
-                    self.rederive().await?;
+                    Box::pin(self.rederive()).await?;
                     continue;
                 }
             };
@@ -56,7 +56,7 @@ impl Session {
             && self.config().oscore.is_none()
         {
             return match self.with(|connection| connection.has_lost_keys()) {
-                true => self.agree(keys).await,
+                true => Box::pin(self.agree(keys)).await,
                 false => Ok(()),
             };
         }

@@ -9,7 +9,7 @@ use crate::credentials::Held;
 use crate::exchange_pool::ExchangePool;
 use crate::provider::HostCrypto;
 use crate::server::{CoapPeer, Forgettable, Forgotten};
-use crate::udp::MAX_DATAGRAM;
+use crate::udp::{MAX_DATAGRAM, Outbox};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io::{self, ErrorKind};
@@ -91,6 +91,8 @@ pub(super) struct Io {
     pub(super) out: Vec<u8>,
     /// Datagrams that the system could not take yet.
     pub(super) unsent: VecDeque<(Path, Vec<u8>)>,
+    /// The datagrams that the driver will send together; `None` if each datagram is sent at once.
+    pub(super) outbox: Option<Outbox>,
     forgotten: Forgotten,
     /// Number of open sessions that will be stored in files when they are closed.
     pub(super) kept: usize,
@@ -124,6 +126,7 @@ impl Io {
             tap,
             out: vec![0; MAX_DATAGRAM],
             unsent: VecDeque::new(),
+            outbox: None,
             forgotten,
             kept: 0,
             nstart: 0,
@@ -253,16 +256,26 @@ impl Io {
     fn put(&mut self, path: &Path, datagram: &[u8]) -> io::Result<()> {
         self.tap(true, path, datagram);
         let Some(port) = self.ports.iter().find(|port| port.has(path)) else { return Ok(()) };
+        if let (Some(outbox), Port::Open(_)) = (&mut self.outbox, port) {
+            outbox.push(*path, datagram);
+            self.wake_driver();
+            return Ok(());
+        }
         if self.unsent.is_empty() {
             match port.try_send(path, datagram) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 sent => return sent,
             }
         }
+        self.keep_unsent(path, datagram);
+        self.wake_driver();
+        Ok(())
+    }
+
+    /// Stores a datagram that the system cannot take yet.
+    pub(super) fn keep_unsent(&mut self, path: &Path, datagram: &[u8]) {
         if self.unsent.len() < MAX_UNSENT {
             self.unsent.push_back((*path, datagram.to_vec()));
         }
-        self.wake_driver();
-        Ok(())
     }
 }

@@ -15,7 +15,7 @@ impl Session {
         if !response.is_cut {
             return Ok(response);
         }
-        let gathered = self.gather(place, response).await;
+        let gathered = Box::pin(self.gather(place, response)).await;
         if gathered.is_err() {
             self.with(|connection| connection.forget(place.at()));
         }

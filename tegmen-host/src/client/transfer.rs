@@ -91,7 +91,7 @@ impl Taken {
                     return Ok(whole);
                 }
             }
-            let response = exchange(session, request, &mut transfer).await?;
+            let response = Box::pin(exchange(session, request, &mut transfer)).await?;
             taken = Self::new(session, transfer, response)?;
         }
     }

@@ -51,6 +51,8 @@ impl Pool {
             }
         };
         let (plain, secure) = (bind(config.clone()).await?, bind(config.clone()).await?);
+        plain.send_together();
+        secure.send_together();
         #[cfg(feature = "http")]
         let http = super::http::origin::Origins::new(proxy)?;
         Ok(Self {
@@ -75,7 +77,7 @@ impl Pool {
         let Origin { host, port, .. } = origin.clone();
         let uri = Uri { scheme, host, port, path: Vec::new(), query: Vec::new() };
         let endpoint = if scheme == Scheme::Coaps { &self.secure } else { &self.plain };
-        let session = endpoint.connect_with(&uri, self.config.clone()).await?;
+        let session = Box::pin(endpoint.connect_with(&uri, self.config.clone())).await?;
         let remote = session.remote();
         if remote.ip().to_canonical().is_multicast() {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "its name has the address of a group");

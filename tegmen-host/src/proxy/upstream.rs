@@ -74,6 +74,7 @@ pub(super) fn start(shared: Arc<Shared>, jobs: mpsc::UnboundedReceiver<Job>) -> 
 async fn run(shared: Arc<Shared>, pool: Arc<Pool>, mut jobs: mpsc::UnboundedReceiver<Job>) {
     while let Some(job) = jobs.recv().await {
         let (shared, pool) = (shared.clone(), pool.clone());
+        // The future of each request is moved several times, so it contains the rare futures only as boxes.
         tokio::spawn(async move {
             let Job { origin, upstream, purpose } = job;
             match purpose {
@@ -81,15 +82,15 @@ async fn run(shared: Arc<Shared>, pool: Arc<Pool>, mut jobs: mpsc::UnboundedRece
                     fetch(&shared, &pool, (&origin, upstream), (id, &key, resource), owner).await;
                 }
                 Purpose::Watch { key, resource, owner, observers } => {
-                    watch(&shared, &pool, (&origin, &upstream), (&key, resource), owner, &observers).await;
+                    let watched = watch(&shared, &pool, (&origin, &upstream), (&key, resource), owner, &observers);
+                    Box::pin(watched).await;
                 }
                 Purpose::Pass { responder, resource, prefix } => {
                     pass(&shared, &pool, (&origin, &upstream), responder, (&resource, &prefix)).await;
                 }
                 Purpose::Relay(relay) => {
-                    for Cancellation { upstream, responder } in
-                        relay.run(&shared, &pool, (&origin, &upstream), LONGEST).await
-                    {
+                    let relayed = Box::pin(relay.run(&shared, &pool, (&origin, &upstream), LONGEST)).await;
+                    for Cancellation { upstream, responder } in relayed {
                         pass(&shared, &pool, (&origin, &upstream), responder, (&[], "")).await;
                     }
                 }
@@ -233,7 +234,7 @@ async fn ask(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upstream)
     let asking = async {
         match origin.scheme {
             TargetScheme::Coap(scheme) => ask_coap(shared, pool, (scheme, origin), upstream).await,
-            TargetScheme::Http | TargetScheme::Https => ask_http(shared, pool, origin, upstream).await,
+            TargetScheme::Http | TargetScheme::Https => Box::pin(ask_http(shared, pool, origin, upstream)).await,
         }
     };
     match tokio::time::timeout(LONGEST, asking).await {

@@ -89,3 +89,26 @@ async fn datagrams_follow_what_the_system_learns_of_the_path() {
         assert_eq!(ip_mtu_discover(&socket.io).unwrap(), Ipv4PathMtuDiscovery::WANT);
     }
 }
+
+#[tokio::test]
+async fn a_datagram_that_the_system_refuses_is_reported_and_those_around_it_arrive() {
+    let socket = Socket::bind((Ipv4Addr::LOCALHOST, 0).into(), false).unwrap();
+    socket.io.writable().await.unwrap();
+    let receiver = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    receiver.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+    let (to, nowhere) =
+        [receiver.local_addr().unwrap(), (Ipv4Addr::LOCALHOST, 0).into()].map(|to| path(socket.local(), to)).into();
+    let mut outbox = Outbox::default();
+    for (path, datagram) in [(to, b"one"), (nowhere, b"two"), (to, b"six")] {
+        outbox.push(path, datagram);
+    }
+    let mut refused = Vec::new();
+    outbox.send_now(|_| Some(&socket), |path, datagram, error| refused.push((*path, datagram.to_vec(), error.kind())));
+    assert_eq!(refused, [(nowhere, b"two".to_vec(), ErrorKind::InvalidInput)]);
+    assert!(outbox.is_empty());
+    for expected in [b"one", b"six"] {
+        let mut buffer = [0; 16];
+        let (len, _) = receiver.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], expected);
+    }
+}
