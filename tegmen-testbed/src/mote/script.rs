@@ -217,9 +217,9 @@ mod tests {
         Exchange { turns: (0..turns).map(turn).collect(), timeout: Duration::from_secs(1) }
     }
 
-    /// Runs an exchange that has this number of turns, with two datagrams in each turn. The datagrams are numbered from
-    /// 1. A datagram is lost if `is_lost` returns true for its number. Returns true if the exchange ended, and the
-    /// number of datagrams that were sent.
+    /// Runs an exchange that has this number of turns, with two datagrams in each turn. The first datagram has the
+    /// number 1. A datagram is lost if `is_lost` returns true for its number. Returns true if the exchange ended, and
+    /// the number of datagrams that were sent.
     fn play(turns: usize, is_lost: impl Fn(usize) -> bool) -> (bool, usize) {
         let (exchange, began) = (exchange(turns), Rc::default());
         let mut nodes = [true, false].map(|begins| Script::new(&exchange, begins, &began));
