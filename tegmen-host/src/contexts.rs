@@ -31,7 +31,11 @@ pub use file::{ContextFile, aead_name as algorithm};
 pub use foreign::{Format, export_to_wireshark};
 pub use keeper::Used;
 pub use kind::{recover, used};
-pub use member::{AAD, MemberContext, MemberFile, OtherMember, StoredMember, create_group, is_member};
+pub use member::keys as member_keys;
+pub use member::{
+    AAD, ManagedKeys, Manager, MemberContext, MemberFile, OtherMember, StoredMember, create_group, is_member,
+};
+pub use members::FollowedMember;
 pub(crate) use members::{MEMBER_OVERHEAD, ReceivedInGroup, SharedMember, find as find_recipient};
 pub use tegmen_store::LEASE;
 pub use tegmen_store::clock::now;
@@ -268,7 +272,7 @@ pub struct Contexts {
     by_kid: Arc<HashMap<Vec<u8>, Vec<SharedContext>>>,
     all: Arc<[SharedContext]>,
     /// The contexts of groups in which the server is a member.
-    members: Arc<[SharedMember]>,
+    members: Arc<[FollowedMember]>,
     /// The contexts on which the server and its clients agree while the server runs; `None` if the server makes no such
     /// contexts.
     agreed: Option<AgreedContexts>,
@@ -298,16 +302,16 @@ impl Contexts {
         mut learn: impl FnMut(&str, Option<&[String]>) -> Principal,
     ) -> Result<Self, ContextError> {
         let mut by_kid: HashMap<Vec<u8>, Vec<SharedContext>> = HashMap::new();
-        let (mut all, mut members) = (Vec::new(), Vec::<SharedMember>::new());
+        let (mut all, mut members) = (Vec::new(), Vec::<(SharedMember, FollowedMember)>::new());
         for dir in directories(paths)? {
             if is_member(&dir) {
                 let stored = StoredMember::open_in(&dir, database)?;
                 let failed = |source| ContextError::File { file: dir.display().to_string(), source };
                 let member = SharedMember::new(stored, &mut learn).map_err(failed)?;
-                if let Some(other) = members.iter().find(|other| other.gid() == member.gid()) {
+                if let Some((other, _)) = members.iter().find(|(other, _)| other.gid() == member.gid()) {
                     return Err(ContextError::SameGroup { dir: dir.display().to_string(), other: other.dir() });
                 }
-                members.push(member);
+                members.push((member.clone(), FollowedMember::new(dir, database.cloned(), member)));
                 continue;
             }
             let place = all.len() as u32;
@@ -328,7 +332,8 @@ impl Contexts {
             known.push(shared.clone());
             all.push(shared);
         }
-        Ok(Self { by_kid: Arc::new(by_kid), all: all.into(), members: members.into(), agreed: None })
+        let members = members.into_iter().map(|(_, member)| member).collect();
+        Ok(Self { by_kid: Arc::new(by_kid), all: all.into(), members, agreed: None })
     }
 
     /// Adds the contexts on which the server and its clients agree while the server runs.
@@ -358,14 +363,24 @@ impl Contexts {
 
     /// Returns the group context whose Group Identifier is the ID Context in the OSCORE option of a message. The first
     /// value is the index of the context for [`Self::member_at`].
-    pub(crate) fn find_member(&self, option: &OscoreOption<'_>) -> Option<(u32, &SharedMember)> {
+    pub(crate) fn find_member(&self, option: &OscoreOption<'_>) -> Option<(u32, SharedMember)> {
         let gid = option.kid_context?;
-        (0..).zip(&*self.members).find(|(_, member)| member.gid() == gid)
+        let members = (0..).zip(&*self.members).filter_map(|(place, member)| Some((place, member.current()?)));
+        let found = members.into_iter().find(|(_, member)| member.gid() == gid);
+        if found.is_none() {
+            self.members.iter().for_each(FollowedMember::note_unknown);
+        }
+        found
     }
 
-    /// Returns the group context with this index.
-    pub(crate) fn member_at(&self, place: u32) -> Option<&SharedMember> {
-        self.members.get(place as usize)
+    /// Returns the group context with this index and this Group Identifier, to answer a request.
+    pub(crate) fn member_at(&self, place: u32, gid: &[u8]) -> Option<SharedMember> {
+        self.members.get(place as usize)?.of_gid(gid)
+    }
+
+    /// Returns the contexts of groups, whose keys the server can replace while it runs.
+    pub fn members(&self) -> &[FollowedMember] {
+        &self.members
     }
 
     /// Notes that a context opened a request. The first request may end other contexts: see
@@ -421,7 +436,7 @@ impl Contexts {
             // If the write fails, the next start continues after the lease, as after a power cut.
             let _ = context.lock().close();
         }
-        self.members.iter().for_each(SharedMember::close);
+        self.members.iter().filter_map(FollowedMember::current).for_each(|member| member.close());
     }
 }
 

@@ -1,8 +1,13 @@
 //! Requests of a member to the controller of its group (RFC 9594). With these requests a member joins over DTLS, asks
-//! for the keys of an epoch that it missed, and leaves.
+//! for the keys of an epoch that it missed, and leaves. The group is an Axiom group or a Group OSCORE group.
+
+mod oscore;
+
+pub use oscore::{OscoreJoining, OscorePace};
 
 use crate::cbor::Malformed;
 use crate::client::{ClientConfig, ClientError, Response, Session};
+use crate::contexts::ContextError;
 use crate::group::groupcomm::{
     Challenge, Creds, CredsFilter, GROUPCOMM_CBOR, GROUPS, GroupKeys, GroupcommError, JoinRequest, Possession,
 };
@@ -88,6 +93,14 @@ pub enum ControllerError {
         /// The error of the key.
         source: SignError,
     },
+    /// The Group Manager did not prove that it has the private key of its credential.
+    #[error(
+        "the Group Manager of the group {0} does not prove that its credential is its own: check the URI of the controller"
+    )]
+    ManagerNotProved(String),
+    /// The security context of the member cannot be used.
+    #[error(transparent)]
+    Context(#[from] ContextError),
     /// The membership cannot be used.
     #[error(transparent)]
     Membership(#[from] MembershipError),
@@ -320,6 +333,7 @@ impl Controller {
             (Some(GroupcommError::OtherCredential | GroupcommError::NoPossession), _) => {
                 ControllerError::NotProved(group)
             }
+            (Some(GroupcommError::OtherRoles), code) => ControllerError::Forbidden { group, code },
             (None, code) if code.class() == 4 => ControllerError::Forbidden { group, code },
             (None, code) => ControllerError::Unavailable { group, code, retry },
         }

@@ -215,6 +215,25 @@ pub(super) fn create(dir: &Path, text: &str, numbers: &Numbers) -> Result<(), Co
     numbers.keep(&path, false).map_err(write_error(&path)).map(|_| ())
 }
 
+/// Replaces the file of the context in a directory by `text`, which has other keys. The numbers begin above each number
+/// that a process with an older copy of the directory may have used under these keys, and no replay window is known.
+/// `created` is the time from which the numbers are counted: see [`allowance`].
+///
+/// # Errors
+/// [`ContextError::File`].
+pub(super) fn replace(dir: &Path, text: &str, created: u64) -> Result<(), ContextError> {
+    let numbers = dir.join(NUMBERS);
+    Numbers::from(allowance(created), None).keep(&numbers, true).map_err(file_error(&numbers))?;
+    let (path, new) = (dir.join(CONTEXT), dir.join(NEW));
+    let written = private::open(File::options().write(true).create(true).truncate(true), &new).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, &path)?;
+        sync_directory(&path)
+    });
+    written.map_err(file_error(&new))
+}
+
 /// The sequence numbers that a context has used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Used {
@@ -377,7 +396,7 @@ fn leave_mark(dir: &Path) -> std::io::Result<()> {
 
 /// Locks `context.toml`. Each directory of a context contains this file, so no process can open a context unless it
 /// gets the lock.
-fn lock(dir: &Path) -> Result<Locked, ContextError> {
+pub(super) fn lock(dir: &Path) -> Result<Locked, ContextError> {
     let path = dir.join(CONTEXT);
     // Some file systems lock only what is open for writing.
     let file = File::options().read(true).write(true).open(&path).or_else(|_| File::open(&path));
@@ -389,6 +408,8 @@ fn lock(dir: &Path) -> Result<Locked, ContextError> {
 }
 
 const NUMBERS: &str = "numbers.toml";
+/// The name of a file that will replace `context.toml`.
+const NEW: &str = "context.toml.new";
 /// The name of the file that marks the first use.
 const USED: &str = "used";
 /// An unused context begins with the sequence number 0 only within this number of seconds after its creation. After

@@ -10,10 +10,12 @@
 //! [`StoredContext`](crate::contexts::StoredContext).
 
 mod file;
-mod keys;
+pub mod keys;
+mod managed;
 mod new_group;
 
-pub use file::{MemberFile, OtherMember, is_member};
+pub use file::{Manager, MemberFile, OtherMember, is_member};
+pub use managed::ManagedKeys;
 pub use new_group::create_group;
 
 use super::keeper::{self, Keeper};
@@ -153,6 +155,13 @@ impl StoredMember {
             return Ok(());
         }
         self.renew().map_err(keeper::without_number)
+    }
+
+    /// Ends the use of the sequence numbers on disk, because the directory gets the keys of another epoch. The context
+    /// can still protect responses with the nonces of their requests, and no other messages.
+    pub(super) fn retire(&mut self) {
+        self.keeper.end();
+        self.context.lease_mut().stop();
     }
 
     /// Ends the use of the context in the same way as a power cut, without a write to disk. The next start skips all

@@ -1,16 +1,105 @@
 //! The Group OSCORE contexts of a server (RFC 10021), which all threads of the server share.
 
-use super::{ContextError, MemberContext, StoredMember};
+use super::{ContextError, ManagedKeys, MemberContext, StoredMember};
+use crate::credentials::Credentials;
 use crate::provider::HostCrypto;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 use tegmen::buf::Frame;
 use tegmen::coap::{MessageRef, MessageType, Token};
 use tegmen::identity::Principal;
 use tegmen::oscore::group::{GroupNonce, GroupRequest, Mode, Recipient};
 use tegmen::oscore::{Id, ProtectError, UnprotectError, Unprotected};
+use tegmen_store::Database;
+use tokio::sync::Notify;
 
-/// The security context of one group member, which several threads use.
+/// The time for which a member can answer, with old keys, requests that it received under the old keys.
+const OLD: Duration = Duration::from_secs(30);
+
+/// The context of a group member at a server. The keys of a later epoch can replace the context while the server runs.
+#[derive(Clone)]
+pub struct FollowedMember(Arc<Followed>);
+
+struct Followed {
+    dir: PathBuf,
+    database: Option<Database>,
+    epochs: RwLock<Epochs>,
+    /// The signal that a message named a group that no context has.
+    unknown: Notify,
+}
+
+struct Epochs {
+    /// The context of the newest epoch; `None` for a member that was evicted.
+    current: Option<SharedMember>,
+    /// The context of the previous epoch, and the time at which it was replaced.
+    before: Option<(SharedMember, Instant)>,
+}
+
+impl FollowedMember {
+    pub(super) fn new(dir: PathBuf, database: Option<Database>, member: SharedMember) -> Self {
+        let epochs = RwLock::new(Epochs { current: Some(member), before: None });
+        Self(Arc::new(Followed { dir, database, epochs, unknown: Notify::new() }))
+    }
+
+    /// Returns the directory of the context.
+    pub fn dir(&self) -> &Path {
+        &self.0.dir
+    }
+
+    /// Waits until a message named a group that no context of the server has.
+    pub(crate) async fn unknown(&self) {
+        self.0.unknown.notified().await;
+    }
+
+    /// Notes that a message named a group that no context of the server has.
+    pub(super) fn note_unknown(&self) {
+        self.0.unknown.notify_one();
+    }
+
+    /// Returns the context of the newest epoch; `None` for a member that was evicted.
+    pub(super) fn current(&self) -> Option<SharedMember> {
+        self.0.epochs.read().unwrap_or_else(PoisonError::into_inner).current.clone()
+    }
+
+    /// Returns the context with this Group Identifier, to answer a request.
+    pub(super) fn of_gid(&self, gid: &[u8]) -> Option<SharedMember> {
+        let epochs = self.0.epochs.read().unwrap_or_else(PoisonError::into_inner);
+        let before = epochs.before.as_ref().filter(|(_, at)| at.elapsed() < OLD).map(|(member, _)| member);
+        epochs.current.iter().chain(before).find(|member| member.gid() == gid).cloned()
+    }
+
+    /// Replaces the context by the keys of a later epoch, on disk and in memory. No further request under the old keys
+    /// is accepted.
+    ///
+    /// # Errors
+    /// [`ContextError`].
+    pub(crate) fn replace(&self, keys: &ManagedKeys<'_>, credentials: &Credentials) -> Result<(), ContextError> {
+        let Followed { dir, database, epochs, .. } = &*self.0;
+        let mut epochs = epochs.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(current) = &epochs.current {
+            current.lock().stored.retire();
+        }
+        keys.replace(dir)?;
+        let stored = StoredMember::open_in(dir, database.as_ref())?;
+        let failed = |source| ContextError::File { file: dir.display().to_string(), source };
+        let new = SharedMember::new(stored, |name, allow| credentials.learn(name, allow)).map_err(failed)?;
+        let before = epochs.current.replace(new).map(|member| (member, Instant::now()));
+        if let Some((forgotten, _)) = std::mem::replace(&mut epochs.before, before) {
+            forgotten.0.principals.values().for_each(|principal| credentials.forget(*principal));
+        }
+        Ok(())
+    }
+
+    /// Forgets the keys of a member that was evicted, in memory.
+    pub(crate) fn evict(&self) {
+        let mut epochs = self.0.epochs.write().unwrap_or_else(PoisonError::into_inner);
+        *epochs = Epochs { current: None, before: None };
+    }
+}
+
+/// The security context of one group member in one epoch, which several threads use.
 #[derive(Clone)]
 pub(crate) struct SharedMember(Arc<Shared>);
 

@@ -12,6 +12,7 @@
 //! ```
 
 mod creds;
+pub mod oscore;
 
 pub use creds::{Challenge, Cred, Creds, CredsFilter, Possession};
 
@@ -67,6 +68,8 @@ const ERROR_ID: i64 = 0;
 pub enum GroupcommError {
     /// The requested operation is only for members.
     NotAMember = 0,
+    /// The roles of the member do not allow the operation.
+    OtherRoles = 1,
     /// The public key does not match the signature scheme of the group.
     OtherCredential = 2,
     /// The device did not prove that it has the private key.
@@ -94,7 +97,8 @@ impl GroupcommError {
             Ok(is_it)
         });
         read.ok()?;
-        let all = [Self::NotAMember, Self::OtherCredential, Self::NoPossession, Self::NoNodeIdentifier];
+        let all =
+            [Self::NotAMember, Self::OtherRoles, Self::OtherCredential, Self::NoPossession, Self::NoNodeIdentifier];
         all.into_iter().find(|known| Some(*known as u8) == reason)
     }
 

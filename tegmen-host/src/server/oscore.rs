@@ -158,7 +158,7 @@ impl ServerOscore {
     }
 
     /// Returns the group context that an OSCORE option names. The first value is the index of this context.
-    fn of_group(&self, option: &[u8]) -> Option<(u32, &SharedMember)> {
+    fn of_group(&self, option: &[u8]) -> Option<(u32, SharedMember)> {
         self.contexts.find_member(&OscoreOption::parse_in_group(option).ok()?)
     }
 
@@ -316,7 +316,7 @@ impl Oscore for ServerOscore {
                     Some(OscoreNonce::Group(nonce)) => Some(nonce),
                     _ => None,
                 };
-                let member = self.contexts.member_at(place).ok_or(ProtectError::Exhausted)?;
+                let member = self.contexts.member_at(place, request.gid()).ok_or(ProtectError::Exhausted)?;
                 member.protect_response(&request, nonce, frame)
             }
         }
@@ -337,7 +337,7 @@ impl Oscore for ServerOscore {
         let (place, request, generation) = match *exchange {
             OscoreExchange::Pair { place, request, generation } => (place, request, generation),
             OscoreExchange::Group { place, request } => {
-                let member = self.contexts.member_at(place).ok_or(ProtectError::Exhausted)?;
+                let member = self.contexts.member_at(place, request.gid()).ok_or(ProtectError::Exhausted)?;
                 return member.write_challenge(&request, head, token, frame);
             }
         };

@@ -2,7 +2,7 @@
 
 use super::{AAD, MemberContext, keys};
 use crate::contexts::ContextError;
-use crate::contexts::file::context_name;
+use crate::contexts::file::{aead_name, context_name};
 use crate::contexts::keeper::Terms;
 use crate::contexts::source::{CONTEXT, EARLIEST, Source};
 use crate::hex::to_hex;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::path::Path;
 use tegmen::crypto::Curve;
 use tegmen::oscore::group::{Algorithms, BadGroup, GroupParameters, Ourselves, Recipient, key_of_ccs};
-use tegmen::oscore::{Id, ReplayWindow};
+use tegmen::oscore::{Aead, Id, ReplayWindow};
 use tegmen::secret::Secret;
 use toml::Spanned;
 use toml::value::Datetime;
@@ -22,8 +22,7 @@ pub fn is_member(dir: &Path) -> bool {
     Source::read(dir).is_ok_and(|source| source.is_of_member())
 }
 
-/// The content of the file of a member. The group uses the group mode and the pairwise mode, with AES-CCM-16-64-128 and
-/// HKDF with SHA-256.
+/// The content of the file of a member. The group uses the group mode and the pairwise mode, and HKDF with SHA-256.
 pub struct MemberFile {
     /// The name of the group.
     pub group: String,
@@ -43,6 +42,10 @@ pub struct MemberFile {
     pub master_salt: Vec<u8>,
     /// The curve of the keys of all members: Ed25519 or P-256.
     pub curve: Curve,
+    /// The algorithm that encrypts messages of both modes.
+    pub aead: Aead,
+    /// The Group Manager from which this member has its keys; `None` if no Group Manager runs.
+    pub manager: Option<Manager>,
     /// The credential of the Group Manager.
     pub group_manager_credential: Vec<u8>,
     /// The time of creation, in seconds since 1970. The more time has passed since then, the more sequence numbers may
@@ -54,6 +57,21 @@ pub struct MemberFile {
     pub others: Vec<OtherMember>,
     /// The path of the file, and the number of the line with this member's credential, for error messages.
     at: (String, usize),
+}
+
+/// The Group Manager of a member (draft-ietf-ace-key-groupcomm-oscore).
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manager {
+    /// The URI of the group at the Group Manager, `coaps://host[:port]/ace-group/NAME`.
+    pub uri: String,
+    /// The name of the member's node at the Group Manager.
+    pub node: String,
+    /// The version of the keying material in the file, from 1.
+    pub epoch: u16,
+    /// The rights of each other member that sends requests; `None` allows everything.
+    #[serde(default)]
+    pub allow: Option<Vec<String>>,
 }
 
 /// Another member of the group.
@@ -82,6 +100,8 @@ struct Text {
     master_secret: Spanned<String>,
     master_salt: Option<Spanned<String>>,
     curve: Spanned<String>,
+    algorithm: Option<Spanned<String>>,
+    manager: Option<Manager>,
     group_manager_credential: Spanned<String>,
     created: Option<Spanned<Datetime>>,
     expires: Option<Spanned<Datetime>>,
@@ -99,7 +119,7 @@ struct MemberText {
 }
 
 const KNOWN: &str = "the context of a member has group, name, group_id, sender_id, private_key, credential, master_secret, curve, \
-                     group_manager_credential and, if wanted, master_salt, created, expires, and a [[member]] for each other \
+                     group_manager_credential and, if wanted, algorithm, master_salt, created, expires, manager, and a [[member]] for each other \
                      member with id, name, credential and, if wanted, allow";
 /// Minimum number of bytes of a master secret.
 const MIN_SECRET: usize = 16;
@@ -167,6 +187,14 @@ impl MemberFile {
             let allow = member.allow.map(|rules| source.rules(rules)).transpose()?;
             others.push(OtherMember { id: member_id, name, credential, allow, line: source.line(at) });
         }
+        let aead = match parsed.algorithm {
+            None => Aead::default(),
+            Some(name) => {
+                let known = Aead::ALL.into_iter().find(|aead| aead_name(*aead) == name.get_ref().as_str());
+                known
+                    .ok_or_else(|| source.wrong(name.span().start, "algorithm: such as AES-CCM-16-64-128".to_owned()))?
+            }
+        };
         let (_, manager, _) = credential("group_manager_credential", parsed.group_manager_credential)?;
         let master_salt = parsed.master_salt.map(|salt| source.hex("master_salt", salt)).transpose()?;
         let created = parsed.created.map(|at| source.time("created", &at)).transpose()?;
@@ -180,6 +208,8 @@ impl MemberFile {
             master_secret,
             master_salt: master_salt.map(|(_, salt)| salt).unwrap_or_default(),
             curve,
+            aead,
+            manager: parsed.manager,
             group_manager_credential: manager,
             created: created.map_or(EARLIEST, |(at, _)| at),
             expires: parsed.expires.map(|at| source.time("expires", &at)).transpose()?,
@@ -194,7 +224,11 @@ impl MemberFile {
             master_secret: &self.master_secret,
             master_salt: &self.master_salt,
             gid: &self.group_id,
-            algorithms: Algorithms::both(self.curve),
+            algorithms: Algorithms {
+                aead: Some(self.aead),
+                group_encryption: Some(self.aead),
+                ..Algorithms::both(self.curve)
+            },
         };
         let ourselves = Ourselves {
             id: self.sender_id,

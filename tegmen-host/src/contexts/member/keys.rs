@@ -1,4 +1,4 @@
-//! The key pairs and credentials of group members.
+//! The key pairs and credentials of the members of a Group OSCORE group, and of its Group Manager.
 
 use crate::cbor::{MapWriter, bytes, integer, text};
 use crate::provider::HostCrypto;
@@ -10,7 +10,7 @@ use tegmen::secret::Secret;
 ///
 /// # Errors
 /// [`Unsupported`] for a curve that members cannot use.
-pub(super) fn draw(crypto: &mut HostCrypto, curve: Curve) -> Result<Secret<32>, Unsupported> {
+pub fn draw(crypto: &mut HostCrypto, curve: Curve) -> Result<Secret<32>, Unsupported> {
     let mut private = Secret::zeroed();
     match curve {
         Curve::Ed25519 => crypto.random(private.expose_mut()),
@@ -23,7 +23,7 @@ pub(super) fn draw(crypto: &mut HostCrypto, curve: Curve) -> Result<Secret<32>, 
 }
 
 /// Returns the public key of a private key; `None` if the private key is not valid on the curve.
-pub(super) fn public_of(curve: Curve, private: &Secret<32>) -> Option<MemberKey> {
+pub fn public_of(curve: Curve, private: &Secret<32>) -> Option<MemberKey> {
     match curve {
         Curve::Ed25519 => Some(MemberKey::Ed25519(ed25519::public_key_of(private.expose()))),
         Curve::P256 => {
@@ -36,7 +36,7 @@ pub(super) fn public_of(curve: Curve, private: &Secret<32>) -> Option<MemberKey>
 
 /// Returns a CWT Claims Set (RFC 8392) with the name of a member, its public key and the signature algorithm of the
 /// group. Without the algorithm, aiocoap does not accept the key.
-pub(super) fn credential(name: &str, key: &MemberKey) -> Vec<u8> {
+pub fn credential(name: &str, key: &MemberKey) -> Vec<u8> {
     let mut ccs = MapWriter::default();
     ccs.entry(SUB, |to| text(to, name)).map(CNF, Some(key), |confirmation, key| {
         confirmation.map(COSE_KEY, Some(key), |cose, key| {

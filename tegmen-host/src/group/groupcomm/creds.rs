@@ -22,8 +22,8 @@ const CREDS: i64 = 13;
 const PEER_ROLES: i64 = 14;
 const PEER_IDENTIFIERS: i64 = 15;
 pub(super) const CLIENT_CRED_VERIFY: i64 = 24;
-const SIGN_INFO: i64 = 29;
-const KDCCHALLENGE: i64 = 30;
+pub(super) const SIGN_INFO: i64 = 29;
+pub(super) const KDCCHALLENGE: i64 = 30;
 
 /// Maximum length in bytes of a message with public keys.
 pub(super) const MAX_WITH_CREDS: usize = 1 << 20;
@@ -79,7 +79,8 @@ impl Cred {
     }
 }
 
-fn each<T>(
+/// Writes an array.
+pub(super) fn each<T>(
     encoder: &mut Encoder<Sink<'_>>,
     items: &[T],
     mut write: impl FnMut(&mut Encoder<Sink<'_>>, &T) -> Written,

@@ -1,0 +1,119 @@
+//! The context of a member whose group has a Group Manager. The keys of each epoch replace the file `context.toml` in
+//! the directory of the member.
+
+use super::file::{Manager, MemberFile, curve_name, path_in};
+use crate::contexts::file::aead_name;
+use crate::contexts::source::{Source, utc};
+use crate::contexts::{ContextError, keeper};
+use crate::group::groupcomm::oscore::{OscoreKeys, subject_of};
+use crate::hex::to_hex;
+use std::path::Path;
+use tegmen::secret::Secret;
+use tegmen_store::Numbers;
+use zeroize::Zeroizing;
+
+/// The keys of an epoch for one member, and what the member adds to them.
+pub struct ManagedKeys<'k> {
+    /// The name of the group.
+    pub group: &'k str,
+    /// The name of this member.
+    pub name: &'k str,
+    /// The Group Manager, with the version of these keys.
+    pub manager: Manager,
+    /// The keys, with the Sender ID of this member and the credentials of the others.
+    pub keys: &'k OscoreKeys,
+    /// The private key of this member.
+    pub private_key: &'k Secret<32>,
+    /// The credential of this member.
+    pub credential: &'k [u8],
+    /// The credential of the Group Manager.
+    pub group_manager_credential: &'k [u8],
+    /// The time at which this device joined the group, in seconds since 1970. The more time has passed since then, the
+    /// more sequence numbers may have been used.
+    pub joined: u64,
+}
+
+impl ManagedKeys<'_> {
+    /// Writes the context of a device that has joined the group, and that has a Sender ID that nobody had before. If the
+    /// directory has an older context, replaces it.
+    ///
+    /// # Errors
+    /// [`ContextError`]; [`ContextError::InUse`] if a process uses the older context.
+    pub fn create(&self, dir: &Path) -> Result<(), ContextError> {
+        let text = self.text(dir)?;
+        if !path_in(dir).exists() {
+            return keeper::create(dir, &text, &Numbers::fresh());
+        }
+        let _lock = keeper::lock(dir)?;
+        keeper::replace(dir, &text, self.joined)
+    }
+
+    /// Replaces the context by the keys of a later epoch, in a directory that no process uses.
+    ///
+    /// # Errors
+    /// [`ContextError`]; [`ContextError::InUse`] if a process uses the older context.
+    pub fn update(&self, dir: &Path) -> Result<(), ContextError> {
+        let text = self.text(dir)?;
+        let _lock = keeper::lock(dir)?;
+        keeper::replace(dir, &text, self.joined)
+    }
+
+    /// Replaces the context by the keys of a later epoch, in a directory whose context this process has open. The caller
+    /// has ended the use of the numbers of that context.
+    pub(in crate::contexts) fn replace(&self, dir: &Path) -> Result<(), ContextError> {
+        keeper::replace(dir, &self.text(dir)?, self.joined)
+    }
+
+    /// Returns the text of the file, which is checked.
+    fn text(&self, dir: &Path) -> Result<Zeroizing<String>, ContextError> {
+        let Self { group, name, manager, keys, private_key, credential, group_manager_credential, joined } = self;
+        let quoted = |text: &str| toml::Value::String(text.to_owned());
+        let rules = |rules: &[String]| toml::Value::Array(rules.iter().map(|rule| quoted(rule)).collect());
+        let (secret, private_key) =
+            (Zeroizing::new(to_hex(&keys.master_secret)), Zeroizing::new(to_hex(private_key.expose())));
+        let mut text = Zeroizing::new(String::with_capacity(8192));
+        text.push_str(&format!(
+            "# One member's end of the security context of a group (RFC 10021), from its Group Manager. Anyone who reads this file can\n\
+             # read all messages of the group and can send as this member. tegmen replaces it when the group gets new keys.\n\
+             group = {}\nname = {}\ngroup_id = \"{}\"\nsender_id = \"{}\"\ncredential = \"{}\"\nmaster_salt = \"{}\"\n\
+             algorithm = \"{}\"\ncurve = \"{}\"\ngroup_manager_credential = \"{}\"\ncreated = {}\n",
+            quoted(group),
+            quoted(name),
+            to_hex(&keys.gid),
+            to_hex(keys.sender_id.as_deref().unwrap_or_default()),
+            to_hex(credential),
+            to_hex(&keys.master_salt),
+            aead_name(keys.aead),
+            curve_name(keys.curve),
+            to_hex(group_manager_credential),
+            utc(*joined),
+        ));
+        for (key, digits) in [("master_secret", &secret), ("private_key", &private_key)] {
+            text.push_str(key);
+            text.push_str(" = \"");
+            text.push_str(digits);
+            text.push_str("\"\n");
+        }
+        let Manager { uri, node, epoch, allow } = manager;
+        text.push_str(&format!("\n[manager]\nuri = {}\nnode = {}\nepoch = {epoch}\n", quoted(uri), quoted(node)));
+        if let Some(allow) = allow {
+            text.push_str(&format!("allow = {}\n", rules(allow)));
+        }
+        for cred in &keys.creds {
+            let id = to_hex(&cred.id);
+            let other = subject_of(&cred.credential).unwrap_or_else(|| format!("member-{id}"));
+            let credential = to_hex(&cred.credential);
+            text.push_str(&format!(
+                "\n[[member]]\nname = {}\nid = \"{id}\"\ncredential = \"{credential}\"\n",
+                quoted(&other)
+            ));
+            // A member that is no requester may send no request.
+            let allow = if cred.roles.requester { allow.as_deref() } else { Some(&[][..]) };
+            if let Some(allow) = allow {
+                text.push_str(&format!("allow = {}\n", rules(allow)));
+            }
+        }
+        MemberFile::parse(&Source::of(&path_in(dir).display().to_string(), &text))?;
+        Ok(text)
+    }
+}

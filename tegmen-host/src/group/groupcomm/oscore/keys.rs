@@ -1,0 +1,255 @@
+//! The keying material of a Group OSCORE group: the Group_OSCORE_Input_Material object.
+
+use super::super::creds::{MAX_WITH_CREDS, algorithm_of, scheme_of as scheme_with};
+use super::super::{GKTY, KEY, PROFILE};
+use super::creds::{NUM, ReadOscoreCreds};
+use super::{CCS, GROUP_OSCORE, OscoreCred, scheme_of, signed, verifies};
+use crate::cbor::{Malformed, MapWriter, Out, bytes, integer, number, read_map, read_message_of};
+use crate::provider::HostCrypto;
+use minicbor::Decoder;
+use tegmen::crypto::{Curve, GroupCrypto as _, Unsupported};
+use tegmen::oscore::Aead;
+use tegmen::secret::Secret;
+use zeroize::Zeroizing;
+
+const EXP: i64 = 11;
+const KDC_CRED: i64 = 17;
+const KDC_NONCE: i64 = 18;
+const KDC_CRED_VERIFY: i64 = 19;
+
+// Labels of the parameters of a security context (RFC 9203, section 3.2.1). The draft leaves the labels from
+// GROUP_SENDER_ID on open.
+const MS: i64 = 2;
+const HKDF: i64 = 3;
+const ALG: i64 = 4;
+const SALT: i64 = 5;
+const CONTEXT_ID: i64 = 6;
+const GROUP_SENDER_ID: i64 = 7;
+const CRED_FMT: i64 = 8;
+const SIGN_ENC_ALG: i64 = 9;
+const SIGN_ALG: i64 = 10;
+const SIGN_PARAMS: i64 = 11;
+const ECDH_ALG: i64 = 12;
+const ECDH_PARAMS: i64 = 13;
+
+/// HKDF with SHA-256, and HMAC with SHA-256, which the same parameter of RFC 9203 also allows.
+const HKDF_SHA_256: [i64; 2] = [-10, 5];
+/// ECDH-SS + HKDF-256 (RFC 9053, section 6.3.1).
+const ECDH_SS: i64 = -27;
+
+/// Returns the key type and the curve of COSE for keys on this curve.
+pub(super) const fn capabilities(curve: Curve) -> (i64, i64) {
+    match curve {
+        Curve::P256 => (2, 1),
+        Curve::X25519 => (1, 4),
+        Curve::Ed25519 => (1, 6),
+    }
+}
+
+/// The keying material of a group for one member. Secrets are wiped on drop.
+pub struct OscoreKeys {
+    /// The Group Identifier.
+    pub gid: Vec<u8>,
+    /// The Master Secret.
+    pub master_secret: Zeroizing<Vec<u8>>,
+    /// The Master Salt, which may be empty.
+    pub master_salt: Vec<u8>,
+    /// The algorithm that encrypts messages of both modes.
+    pub aead: Aead,
+    /// The curve of the keys of all members.
+    pub curve: Curve,
+    /// The Sender ID of the member; `None` for a monitor, and in a response that has only the keys of the group.
+    pub sender_id: Option<Vec<u8>>,
+    /// The version of the keying material, from 1.
+    pub number: u16,
+    /// The time after which the keying material must not be used, in seconds since 1970.
+    pub expires: u64,
+    /// Credentials of other members.
+    pub creds: Vec<OscoreCred>,
+    /// The credential of the Group Manager, in the response to a join request.
+    pub kdc: Option<KdcCred>,
+}
+
+/// The credential of a Group Manager, with the proof that the Group Manager has the private key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KdcCred {
+    /// The credential: a CWT Claims Set.
+    pub credential: Vec<u8>,
+    /// A nonce of the Group Manager.
+    pub nonce: Vec<u8>,
+    /// The signature over the nonce as a CBOR byte string.
+    pub signature: Vec<u8>,
+}
+
+impl KdcCred {
+    /// Signs a nonce to prove the possession of the private key.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the private key is not valid on the curve.
+    pub fn prove(
+        crypto: &mut HostCrypto,
+        nonce: [u8; 8],
+        (credential, curve, private): (Vec<u8>, Curve, &Secret<32>),
+    ) -> Result<Self, Unsupported> {
+        let signature = crypto.sign_message(curve, private.expose(), &[&signed(&[&nonce])])?;
+        Ok(Self { credential, nonce: nonce.to_vec(), signature: signature.to_vec() })
+    }
+
+    /// True if the signature proves that the Group Manager has the private key of its credential.
+    pub fn proves(&self, crypto: &mut HostCrypto, curve: Curve) -> bool {
+        verifies(crypto, (curve, &self.credential), &signed(&[&self.nonce]), &self.signature)
+    }
+
+    fn write(&self, map: &mut MapWriter) {
+        map.entry(KDC_CRED, |encoder| bytes(encoder, &self.credential));
+        map.entry(KDC_NONCE, |encoder| bytes(encoder, &self.nonce));
+        map.entry(KDC_CRED_VERIFY, |encoder| bytes(encoder, &self.signature));
+    }
+
+    /// Writes the payload of a response with the credential of the Group Manager.
+    pub fn encode(&self) -> Out {
+        let mut map = MapWriter::default();
+        self.write(&mut map);
+        map.finish()
+    }
+}
+
+impl OscoreKeys {
+    /// Writes the payload of a response with keying material.
+    pub fn encode(&self) -> Out {
+        let mut map = MapWriter::default();
+        map.entry(GKTY, |encoder| integer(encoder, GROUP_OSCORE));
+        map.map(KEY, Some(self), |map, keys| keys.write_key(map));
+        map.entry(NUM, |encoder| number(encoder, self.number.into()));
+        map.entry(PROFILE, |encoder| integer(encoder, GROUP_OSCORE));
+        map.entry(EXP, |encoder| number(encoder, self.expires));
+        if !self.creds.is_empty() {
+            OscoreCred::write_all(&self.creds, &mut map);
+        }
+        if let Some(kdc) = &self.kdc {
+            kdc.write(&mut map);
+        }
+        map.finish()
+    }
+
+    fn write_key(&self, map: &mut MapWriter) {
+        let aead = i64::from(self.aead.cose_id());
+        let (kty, crv) = capabilities(self.curve);
+        let salt = Some(self.master_salt.as_slice()).filter(|salt| !salt.is_empty());
+        map.entry(MS, |encoder| bytes(encoder, &self.master_secret));
+        map.entry(ALG, |encoder| integer(encoder, aead));
+        map.optional(SALT, salt, bytes);
+        map.entry(CONTEXT_ID, |encoder| bytes(encoder, &self.gid));
+        map.optional(GROUP_SENDER_ID, self.sender_id.as_deref(), bytes);
+        map.entry(CRED_FMT, |encoder| integer(encoder, CCS));
+        map.entry(SIGN_ENC_ALG, |encoder| integer(encoder, aead));
+        map.entry(SIGN_ALG, |encoder| integer(encoder, algorithm_of(scheme_of(self.curve))));
+        for label in [SIGN_PARAMS, ECDH_PARAMS] {
+            if label == ECDH_PARAMS {
+                map.entry(ECDH_ALG, |encoder| integer(encoder, ECDH_SS));
+            }
+            map.entry(label, |encoder| {
+                encoder.array(2)?.array(1)?.i64(kty)?.array(2)?.i64(kty)?;
+                integer(encoder, crv)
+            });
+        }
+    }
+
+    /// Reads the payload of a response.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the bytes are not keying material of Group OSCORE, or if the group uses algorithms that this
+    /// program does not have: see [`Malformed::Value`], whose number is the label of a parameter of RFC 9594.
+    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        let mut key = ReadKey::default();
+        let (mut kind, mut version, mut expires) = (None, None, None);
+        let (mut credential, mut nonce, mut signature) = (None, None, None);
+        let mut creds = ReadOscoreCreds::default();
+        let mut has_key = false;
+        read_message_of(message, MAX_WITH_CREDS, |label, decoder| {
+            match label {
+                GKTY => kind = Some(decoder.i64()?),
+                KEY => {
+                    read_map(decoder, |label, decoder| key.take(label, decoder))?;
+                    has_key = true;
+                }
+                NUM => version = Some(decoder.u16()?),
+                EXP => expires = Some(decoder.u64()?),
+                KDC_CRED => credential = Some(decoder.bytes()?.to_vec()),
+                KDC_NONCE => nonce = Some(decoder.bytes()?.to_vec()),
+                KDC_CRED_VERIFY => signature = Some(decoder.bytes()?.to_vec()),
+                _ => return creds.take(label, decoder),
+            }
+            Ok(true)
+        })?;
+        if kind != Some(GROUP_OSCORE) {
+            return Err(Malformed::Value(GKTY));
+        }
+        if !has_key {
+            return Err(Malformed::Missing(KEY));
+        }
+        let kdc = match (credential, nonce, signature) {
+            (Some(credential), Some(nonce), Some(signature)) => Some(KdcCred { credential, nonce, signature }),
+            (None, None, None) => None,
+            _ => return Err(Malformed::Value(KDC_CRED)),
+        };
+        let Some((aead, curve, gid)) = key.known() else { return Err(Malformed::Value(KEY)) };
+        Ok(Self {
+            gid,
+            master_secret: key.secret,
+            master_salt: key.salt,
+            aead,
+            curve,
+            sender_id: key.sender_id,
+            number: version.ok_or(Malformed::Missing(NUM))?,
+            expires: expires.ok_or(Malformed::Missing(EXP))?,
+            creds: creds.finish()?,
+            kdc,
+        })
+    }
+}
+
+/// The parameters of a security context that are being read.
+#[derive(Default)]
+struct ReadKey {
+    secret: Zeroizing<Vec<u8>>,
+    salt: Vec<u8>,
+    gid: Option<Vec<u8>>,
+    sender_id: Option<Vec<u8>>,
+    hkdf: Option<i64>,
+    alg: Option<i64>,
+    sign_enc_alg: Option<i64>,
+    sign_alg: Option<i64>,
+    ecdh_alg: Option<i64>,
+    cred_fmt: Option<i64>,
+}
+
+impl ReadKey {
+    fn take(&mut self, label: i64, decoder: &mut Decoder<'_>) -> Result<bool, Malformed> {
+        match label {
+            MS => self.secret = Zeroizing::new(decoder.bytes()?.to_vec()),
+            SALT => self.salt = decoder.bytes()?.to_vec(),
+            CONTEXT_ID => self.gid = Some(decoder.bytes()?.to_vec()),
+            GROUP_SENDER_ID => self.sender_id = Some(decoder.bytes()?.to_vec()),
+            HKDF => self.hkdf = Some(decoder.i64()?),
+            ALG => self.alg = Some(decoder.i64()?),
+            SIGN_ENC_ALG => self.sign_enc_alg = Some(decoder.i64()?),
+            SIGN_ALG => self.sign_alg = Some(decoder.i64()?),
+            ECDH_ALG => self.ecdh_alg = Some(decoder.i64()?),
+            CRED_FMT => self.cred_fmt = Some(decoder.i64()?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Returns the algorithm, the curve and the Group Identifier, if this program has all algorithms of the group.
+    fn known(&self) -> Option<(Aead, Curve, Vec<u8>)> {
+        let is_known = self.hkdf.is_none_or(|hkdf| HKDF_SHA_256.contains(&hkdf))
+            && self.ecdh_alg == Some(ECDH_SS)
+            && self.cred_fmt == Some(CCS)
+            && self.alg == self.sign_enc_alg;
+        let aead = Aead::ALL.into_iter().find(|aead| Some(i64::from(aead.cose_id())) == self.alg)?;
+        let curve = super::curve_of(scheme_with(self.sign_alg?)?);
+        self.gid.clone().filter(|_| is_known).map(|gid| (aead, curve, gid))
+    }
+}

@@ -1,0 +1,103 @@
+use super::*;
+use crate::contexts::member_keys;
+
+const GROUP: &str = "lights";
+
+fn request(roles: u64, possession: Option<OscorePossession>) -> OscoreJoinRequest {
+    let roles = Roles::of_number(roles).unwrap();
+    OscoreJoinRequest { group: GROUP.to_owned(), roles, creds: Some(OscoreFilter::default()), possession }
+}
+
+fn pair(crypto: &mut HostCrypto, curve: Curve) -> (Vec<u8>, Secret<32>) {
+    let private = member_keys::draw(crypto, curve).unwrap();
+    (member_keys::credential("hall", &member_keys::public_of(curve, &private).unwrap()), private)
+}
+
+#[test]
+fn a_proof_of_possession_is_valid_for_its_key_its_scope_and_its_nonces_alone() {
+    let mut crypto = HostCrypto::from_os().unwrap();
+    for curve in [Curve::Ed25519, Curve::P256] {
+        let (credential, private) = pair(&mut crypto, curve);
+        let ours = (credential.clone(), curve, &private);
+        let proof = OscorePossession::prove(&mut crypto, &request(6, None), &[1; 32], [2; 8], ours).unwrap();
+        assert!(proof.proves(&mut crypto, curve, &[1; 32]));
+        let mut refused =
+            |wrong: &OscorePossession, nonce: [u8; 32]| assert!(!wrong.proves(&mut crypto, curve, &nonce));
+        refused(&proof, [3; 32]);
+        refused(&OscorePossession { nonce: vec![3; 8], ..proof.clone() }, [1; 32]);
+        refused(&OscorePossession { scope: request(2, None).scope(), ..proof.clone() }, [1; 32]);
+        refused(&OscorePossession { signature: vec![0; 63], ..proof.clone() }, [1; 32]);
+        let (other, _) = pair(&mut HostCrypto::from_os().unwrap(), curve);
+        refused(&OscorePossession { credential: other, ..proof.clone() }, [1; 32]);
+        let other_curve = if curve == Curve::P256 { Curve::Ed25519 } else { Curve::P256 };
+        assert!(!proof.proves(&mut HostCrypto::from_os().unwrap(), other_curve, &[1; 32]));
+
+        let whole = request(6, Some(proof));
+        assert_eq!(OscoreJoinRequest::parse(&whole.encode()), Ok(whole));
+    }
+}
+
+#[test]
+fn the_scope_tells_group_oscore_from_axiom() {
+    assert!(OscoreJoinRequest::is(&request(2, None).encode()));
+    let axiom = super::super::JoinRequest { group: GROUP.to_owned(), sends: true, ..Default::default() };
+    assert!(!OscoreJoinRequest::is(&axiom.encode()));
+    assert_eq!(OscoreJoinRequest::parse(&axiom.encode()), Err(Malformed::Value(SCOPE)));
+    for roles in [0, 1, 3, 5, 7, 10, 12, 16] {
+        assert_eq!(Roles::of_number(roles), None, "{roles}");
+    }
+    for roles in [2, 4, 6, 8] {
+        assert_eq!(Roles::of_number(roles).map(Roles::number), Some(roles));
+    }
+}
+
+#[test]
+fn keys_are_read_as_they_are_written() {
+    let mut crypto = HostCrypto::from_os().unwrap();
+    let (credential, private) = pair(&mut crypto, Curve::P256);
+    let kdc = KdcCred::prove(&mut crypto, [5; 8], (credential.clone(), Curve::P256, &private)).unwrap();
+    assert!(kdc.proves(&mut crypto, Curve::P256));
+    assert!(!KdcCred { nonce: vec![6; 8], ..kdc.clone() }.proves(&mut crypto, Curve::P256));
+    let cred = OscoreCred { id: vec![1, 2], roles: Roles::of_number(4).unwrap(), credential };
+    for aead in tegmen::oscore::Aead::ALL {
+        let keys = OscoreKeys {
+            gid: vec![7; 8],
+            master_secret: vec![8; 16].into(),
+            master_salt: vec![9; 8],
+            aead,
+            curve: Curve::P256,
+            sender_id: Some(vec![3]),
+            number: 4,
+            expires: 5,
+            creds: vec![cred.clone()],
+            kdc: Some(kdc.clone()),
+        };
+        let read = OscoreKeys::parse(&keys.encode()).unwrap();
+        assert_eq!(
+            (&read.gid, &read.master_secret, &read.master_salt),
+            (&vec![7; 8], &vec![8; 16].into(), &vec![9; 8])
+        );
+        assert_eq!((read.aead, read.curve, read.sender_id), (aead, Curve::P256, Some(vec![3])));
+        assert_eq!((read.number, read.expires, read.creds, read.kdc), (4, 5, vec![cred.clone()], Some(kdc.clone())));
+    }
+}
+
+#[test]
+fn a_sender_id_has_no_zeros_in_front() {
+    for (number, id) in [(0, &[0][..]), (255, &[255]), (256, &[1, 0]), (u32::MAX, &[255; 4])] {
+        assert_eq!(sender_id_of(number), id);
+    }
+}
+
+#[test]
+fn a_filter_selects_by_role_and_sender_id() {
+    let cred = |id: u8, roles| OscoreCred { id: vec![id], roles: Roles::of_number(roles).unwrap(), credential: vec![] };
+    let (switch, hall) = (cred(1, 2), cred(2, 4));
+    let responders = OscoreFilter { roles: vec![4], ..OscoreFilter::default() };
+    assert!(!responders.selects(&switch) && responders.selects(&hall));
+    let one = OscoreFilter { members: vec![vec![1]], ..OscoreFilter::default() };
+    assert!(one.selects(&switch) && !one.selects(&hall));
+    let others = OscoreFilter { excludes: true, ..one };
+    assert!(!others.selects(&switch) && others.selects(&hall));
+    assert_eq!(OscoreFilter::parse(&others.encode()), Ok(others));
+}
