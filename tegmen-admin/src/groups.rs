@@ -183,7 +183,7 @@ pub(crate) async fn add_member<S: Store>(
     let NewMember { name, address, checks_signatures, .. } = new;
     let (leaf, sender_id, since) = (file.keys.leaf, file.keys.sender_id, rekeyed.epoch);
     let public_key = None;
-    let member = group::Member { leaf, sender_id, address, checks_signatures, since, public_key };
+    let member = group::Member { leaf, sender_id, address, checks_signatures, since, public_key, oscore: None };
     let member = ShownMember::of(&name, &member);
     Ok(Once(reply::Created(NewlyAdded { member, rekeyed, files: Some(vec![(&file).into()]) }), "files"))
 }

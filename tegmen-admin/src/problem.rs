@@ -282,6 +282,8 @@ impl From<GroupError> for Problem {
             GroupError::Name(_)
             | GroupError::Config(_)
             | GroupError::OtherFamily { .. }
+            | GroupError::OtherProtocol(_)
+            | GroupError::OtherCredential(_)
             | GroupError::NoPublicKey(_) => Code::InvalidGroup,
             GroupError::NoSenderId(_) => Code::NoSenderId,
             GroupError::Refused(Refused::Full) => Code::GroupFull,

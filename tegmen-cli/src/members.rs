@@ -23,16 +23,25 @@ pub(crate) fn describe(group: &Value) -> String {
             "{name}: epoch {}, {} more epochs, the last {} for evictions only",
             group["epoch"], group["epochs_left"], group["epochs_reserved"]
         ),
-        format!(
-            "  {} {}{signatures} GroupID {}, {} of {} members, {} of {} SenderIDs",
-            text("address"),
-            text("suite"),
-            config["group_id"],
-            group["size"],
-            config["space"],
-            group["sender_ids"],
-            config["senders"]
-        ),
+        match group["gid"].as_str() {
+            Some(gid) => format!(
+                "  {} Group OSCORE {}{signatures} Group Identifier {gid}, {} of {} members",
+                text("address"),
+                text("suite"),
+                group["size"],
+                config["space"]
+            ),
+            None => format!(
+                "  {} {}{signatures} GroupID {}, {} of {} members, {} of {} SenderIDs",
+                text("address"),
+                text("suite"),
+                config["group_id"],
+                group["size"],
+                config["space"],
+                group["sender_ids"],
+                config["senders"]
+            ),
+        },
     ];
     let entries = |field: &str| group[field].as_array().into_iter().flatten();
     lines.extend(entries("members").map(|member| format!("  {}", describe_member(member))));
@@ -69,5 +78,15 @@ pub(crate) fn describe_member(member: &Value) -> String {
     let sends = member["sender_id"].as_u64().map_or_else(String::new, |id| format!(" SenderID {id},"));
     let alone = if member["checks_signatures"] == false { " checks no signatures," } else { "" };
     let name = member["name"].as_str().unwrap_or_default();
+    if let Some(roles) = member["oscore"]["roles"].as_array() {
+        let roles: Vec<&str> = roles.iter().filter_map(Value::as_str).collect();
+        let id = member["oscore"]["id"].as_str().map_or_else(String::new, |id| format!(" Sender ID {id},"));
+        return format!(
+            "{name}: {},{id} node {}, since epoch {}",
+            roles.join(" and "),
+            member["leaf"],
+            member["since"]
+        );
+    }
     format!("{name}:{address}{sends}{alone} leaf {}, since epoch {}", member["leaf"], member["since"])
 }

@@ -1,4 +1,5 @@
-//! The controller of Axiom groups ([`tegmen::axiom`]).
+//! The controller of groups: of Axiom groups ([`tegmen::axiom`]), and of Group OSCORE groups
+//! ([`tegmen::oscore::group`]), whose Group Manager it is.
 //!
 //! A [`KeyTree`] has the keys of one group, and makes the messages that replace keys. A [`Controller`] keeps groups in
 //! a store: it creates groups, admits and evicts members, and begins epochs. [`send()`] sends the messages of the
@@ -11,6 +12,7 @@ mod departures;
 mod happened;
 mod joins;
 mod members;
+mod oscore;
 mod outbox;
 mod periodic;
 mod possession;
@@ -20,11 +22,12 @@ mod sending;
 pub mod server;
 mod tree;
 
-pub use config::{GroupConfig, GroupError, SIGNATURES, SUITES};
+pub use config::{GroupConfig, GroupError, PROTOCOLS, Protocol, SIGNATURES, SUITES};
 pub use controller::{Controller, Epochs, Report};
 pub use departures::evict_departed;
 pub use happened::GroupHappened;
 pub use members::{Member, NewMember};
+pub use oscore::OscoreMember;
 pub use outbox::{GroupCounts, Outbox, Pace};
 pub use periodic::rekey_periodically;
 pub use rekeying::{Outgoing, Rekeying};

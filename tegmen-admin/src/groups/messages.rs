@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use tegmen_base::hex::to_hex;
 use tegmen_control::group::{
-    Epochs, GroupConfig, GroupError, Member, MemberFile, NewMember, Report, SIGNATURES, SUITES,
+    Epochs, GroupConfig, GroupError, Member, MemberFile, NewMember, OscoreMember, PROTOCOLS, Report, SIGNATURES, SUITES,
 };
 
 /// Maximum number of first members in a request that creates a group.
@@ -15,6 +15,8 @@ const MOST: usize = 256;
 const NAMES: [&str; 4] = ["ccm", "ccm-8", "gcm", "mac-only"];
 /// The names of the signature schemes.
 const SIGNATURE_NAMES: [&str; 3] = ["none", "p256", "ed25519"];
+/// The names of the protocols.
+const PROTOCOL_NAMES: [&str; 2] = ["axiom", "oscore"];
 /// Pattern for the hexadecimal digits of a file.
 const FILE: &str = "^([0-9a-f]{2})+$";
 /// Pattern for the URI of the server of a controller.
@@ -30,7 +32,12 @@ pub(crate) struct Wanted {
     /// The multicast address and the port of the group, such as `[ff15::1]:5684`.
     #[schemars(with = "String")]
     address: SocketAddr,
-    /// The suite that protects requests and responses.
+    /// The protocol of the group. Members of a Group OSCORE group join by themselves, and the group has signatures.
+    #[serde(default = "protocol")]
+    #[schemars(extend("enum" = PROTOCOL_NAMES))]
+    protocol: String,
+    /// The suite that protects requests and responses. In a Group OSCORE group `ccm-8` is AES-CCM-16-64-128, `ccm` is
+    /// AES-CCM-16-128-128, and `gcm` is A128GCM.
     #[serde(default = "suite")]
     #[schemars(extend("enum" = NAMES))]
     suite: String,
@@ -67,6 +74,10 @@ fn usual() -> GroupConfig {
     GroupConfig::at(SocketAddr::from(([0; 16], 0)))
 }
 
+fn protocol() -> String {
+    protocol_name(&usual()).to_owned()
+}
+
 fn suite() -> String {
     suite_name(&usual()).to_owned()
 }
@@ -95,6 +106,10 @@ fn signature_name(config: &GroupConfig) -> &'static str {
     SIGNATURES.iter().find(|(scheme, _)| *scheme == config.signature).map_or("", |(_, name)| name)
 }
 
+fn protocol_name(config: &GroupConfig) -> &'static str {
+    PROTOCOLS.iter().find(|(protocol, _)| *protocol == config.protocol).map_or("", |(_, name)| name)
+}
+
 fn suite_name(config: &GroupConfig) -> &'static str {
     SUITES.iter().find(|(suite, _)| *suite == config.suite).map_or("", |(_, name)| name)
 }
@@ -109,16 +124,20 @@ pub(crate) struct Creation {
 
 impl Wanted {
     pub(crate) fn check(self) -> Result<Creation, Problem> {
-        let Self { name, address, suite, group_id, levels, last_epoch, senders, signature, members, controller } = self;
-        let known = SUITES.iter().find(|(_, known)| *known == suite);
+        let Self { name, address, protocol, suite, group_id, levels, .. } = &self;
+        let known = PROTOCOLS.iter().find(|(_, known)| known == protocol);
+        let (protocol, _) = *known.ok_or_else(|| invalid("protocol is axiom or oscore"))?;
+        let known = SUITES.iter().find(|(_, known)| known == suite);
         let (suite, _) = known.ok_or_else(|| invalid("suite is ccm, ccm-8, gcm or mac-only"))?;
-        let known = SIGNATURES.iter().find(|(_, known)| *known == signature);
+        let known = SIGNATURES.iter().find(|(_, known)| *known == self.signature);
         let (signature, _) = known.ok_or_else(|| invalid("signature is none, p256 or ed25519"))?;
-        if members.len() > MOST {
+        if self.members.len() > MOST {
             return Err(invalid("a request has at most 256 members: add the others afterwards"));
         }
-        let (suite, signature) = (*suite, *signature);
-        let config = GroupConfig { group_id, address, suite, levels, last_epoch, senders, signature };
+        let (suite, signature, name) = (*suite, *signature, name.clone());
+        let (group_id, address, levels) = (*group_id, *address, *levels);
+        let Self { last_epoch, senders, members, controller, .. } = self;
+        let config = GroupConfig { protocol, group_id, address, suite, levels, last_epoch, senders, signature };
         let members = members.into_iter().map(NewMember::from).collect();
         Ok(Creation { name, config, members, controller: check_controller(controller)? })
     }
@@ -149,7 +168,7 @@ fn yes() -> bool {
 impl From<WantedMember> for NewMember {
     fn from(wanted: WantedMember) -> Self {
         let WantedMember { name, address, sends, checks_signatures } = wanted;
-        Self { name, address, sends, checks_signatures, public_key: None }
+        Self { name, address, sends, checks_signatures, public_key: None, roles: None }
     }
 }
 
@@ -203,13 +222,35 @@ pub(crate) struct ShownMember {
     since: u16,
     /// The SubjectPublicKeyInfo of the member in hexadecimal digits, in a group with signatures.
     public_key: Option<String>,
+    /// The Sender ID, the roles and the credential of a member of a Group OSCORE group.
+    oscore: Option<ShownOscore>,
+}
+
+/// The additional data of a member of a Group OSCORE group.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ShownOscoreMember")]
+struct ShownOscore {
+    /// The Sender ID in hexadecimal digits; null for a monitor.
+    id: Option<String>,
+    /// The roles: `requester`, `responder`, `monitor`.
+    roles: Vec<&'static str>,
+    /// The credential in hexadecimal digits, a CWT Claims Set; null for a monitor.
+    credential: Option<String>,
+}
+
+impl ShownOscore {
+    fn of(member: &OscoreMember) -> Self {
+        let id = member.sender_id().map(|id| to_hex(&id));
+        Self { id, roles: member.role_names().collect(), credential: member.credential.clone() }
+    }
 }
 
 impl ShownMember {
     pub(crate) fn of(name: &str, member: &Member) -> Self {
-        let Member { leaf, sender_id, address, checks_signatures, since, ref public_key } = *member;
+        let Member { leaf, sender_id, address, checks_signatures, since, ref public_key, ref oscore } = *member;
+        let oscore = oscore.as_ref().map(ShownOscore::of);
         let (address, public_key) = (address.map(|address| address.to_string()), public_key.clone());
-        Self { name: name.to_owned(), leaf, sender_id, address, checks_signatures, since, public_key }
+        Self { name: name.to_owned(), leaf, sender_id, address, checks_signatures, since, public_key, oscore }
     }
 }
 
@@ -227,6 +268,8 @@ struct ShownController {
 pub(crate) struct ShownConfig {
     /// The multicast address and the port of the group.
     address: String,
+    #[schemars(extend("enum" = PROTOCOL_NAMES))]
+    protocol: &'static str,
     #[schemars(extend("enum" = NAMES))]
     suite: &'static str,
     /// The GroupID in the header of a response.
@@ -247,7 +290,8 @@ impl From<&GroupConfig> for ShownConfig {
         let GroupConfig { group_id, address, levels, last_epoch, senders, .. } = *config;
         let space = 1_u32.checked_shl(levels.into()).unwrap_or(u32::MAX);
         let (address, suite, signature) = (address.to_string(), suite_name(config), signature_name(config));
-        Self { address, suite, group_id, space, senders, last_epoch, signature }
+        let protocol = protocol_name(config);
+        Self { address, protocol, suite, group_id, space, senders, last_epoch, signature }
     }
 }
 
@@ -260,6 +304,8 @@ pub(crate) struct ShownGroup {
     /// deleted.
     identity: String,
     config: ShownConfig,
+    /// The Group Identifier of the current epoch in hexadecimal digits, in a Group OSCORE group.
+    gid: Option<String>,
     /// The number of the current epoch.
     epoch: u16,
     /// The number of epochs that can follow the current epoch, including those in `epochs_reserved`.
@@ -294,6 +340,7 @@ impl ShownGroup {
             name: name.to_owned(),
             identity: to_hex(&report.identity),
             config: (&report.config).into(),
+            gid: report.gid.as_deref().map(to_hex),
             epoch: report.epoch,
             epochs_left: report.epochs_left,
             epochs_reserved: report.epochs_reserved,

@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 pub(super) enum Command {
     /// Create a group. A device can then join the group in its session with the server, if the policy allows this.
     #[command(after_help = "Examples:\n  tegmen group create lamps --address '[ff15::1]:5684'\n  \
+        tegmen group create lights --oscore --address '[ff15::1]:5683'\n  \
         tegmen group create lamps --address '[ff15::1]:5684' --sender switch --listener hall=fd00::1 --listener porch=fd00::2 \\\n      \
         --controller coaps://controller.example --output-dir members")]
     Create(Create),
@@ -110,10 +111,13 @@ pub(super) struct Create {
     /// The multicast address and the port of the group, such as [ff15::1]:5684.
     #[arg(long, value_name = "IP:PORT", value_parser = address)]
     address: SocketAddr,
-    /// Protection of the records: ccm and gcm encrypt with tags of 16 bytes, ccm-8 with tags of 8 bytes; mac-only does
-    /// not encrypt.
-    #[arg(long, value_name = "SUITE", value_parser = ["ccm", "ccm-8", "gcm", "mac-only"], default_value = "ccm")]
-    suite: String,
+    /// Make a Group OSCORE group in place of an Axiom group. Its members join by themselves.
+    #[arg(long, conflicts_with_all = ["listeners", "first_senders"])]
+    oscore: bool,
+    /// Protection of the messages: ccm and gcm encrypt with tags of 16 bytes, ccm-8 with tags of 8 bytes; mac-only does
+    /// not encrypt, and only Axiom groups have it. Default: ccm; with --oscore ccm-8, which is AES-CCM-16-64-128.
+    #[arg(long, value_name = "SUITE", value_parser = ["ccm", "ccm-8", "gcm", "mac-only"])]
+    suite: Option<String>,
     /// The group has space for 2^N members.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=23))]
     levels: u8,
@@ -125,10 +129,10 @@ pub(super) struct Create {
     /// epoch.
     #[arg(long, value_name = "N", default_value_t = u16::MAX, value_parser = clap::value_parser!(u16).range(2..))]
     last_epoch: u16,
-    /// The signature scheme for records. A signature proves to all members which member sent the record. In a group
-    /// with signatures, members must join by themselves.
-    #[arg(long, value_name = "KIND", value_parser = ["none", "p256", "ed25519"], default_value = "none")]
-    signature: String,
+    /// The signature scheme for messages. A signature proves to all members which member sent the message. In a group
+    /// with signatures, members must join by themselves. Default: none; with --oscore ed25519.
+    #[arg(long, value_name = "KIND", value_parser = ["none", "p256", "ed25519"])]
+    signature: Option<String>,
     /// The number of the group in the header of a response. Each group of a member needs a different number.
     #[arg(long, value_name = "N", default_value_t = 1)]
     group_id: u8,
@@ -258,7 +262,11 @@ impl Create {
     }
 
     fn run(self, out: Output) -> Result<(), Failure> {
-        let Self { named, address, suite, levels, senders, last_epoch, signature, group_id, provision, .. } = &self;
+        let Self { named, address, levels, senders, last_epoch, group_id, provision, oscore, .. } = &self;
+        let (protocol, suite, signature) =
+            if *oscore { ("oscore", "ccm-8", "ed25519") } else { ("axiom", "ccm", "none") };
+        let suite = self.suite.as_deref().unwrap_or(suite);
+        let signature = self.signature.as_deref().unwrap_or(signature);
         let output_dir = self.output_dir.as_deref();
         let (name, members) = (&named.name, self.members());
         let names: Vec<&str> = members.iter().filter_map(|member| member["name"].as_str()).collect();
@@ -266,6 +274,7 @@ impl Create {
         let body = json!({
             "name": name,
             "address": address,
+            "protocol": protocol,
             "suite": suite,
             "levels": levels,
             "senders": senders,

@@ -4,19 +4,44 @@ use super::tree::{MAX_LEVELS, Refused};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use tegmen::axiom::Suite;
+use tegmen::oscore::Aead;
 use tegmen_base::crypto::SignatureScheme;
 use tegmen_store::StoreError;
+
+/// The protocol that protects the messages of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Axiom: the controller sends rekey messages to the members.
+    #[default]
+    Axiom,
+    /// Group OSCORE (RFC 10021): the controller is the Group Manager, and the members ask it for new keys.
+    Oscore,
+}
+
+impl Protocol {
+    fn is_axiom(&self) -> bool {
+        *self == Self::Axiom
+    }
+}
+
+/// The protocols of a group, each with its name.
+pub const PROTOCOLS: [(Protocol, &str); 2] = [(Protocol::Axiom, "axiom"), (Protocol::Oscore, "oscore")];
 
 /// The configuration of a group, which never changes after the group is created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupConfig {
+    /// The protocol of the group.
+    #[serde(default, skip_serializing_if = "Protocol::is_axiom")]
+    pub protocol: Protocol,
     /// The GroupID, which is one byte in the header of a response. With the value 0, the header of a response looks
-    /// like the header of a record in a DTLS session.
+    /// like the header of a record in a DTLS session. A Group OSCORE group does not use it.
     pub group_id: u8,
     /// The multicast address and the port to which requests and rekey messages go.
     pub address: SocketAddr,
-    /// The cipher suite that protects requests and responses. It does not protect rekey messages.
+    /// The cipher suite that protects requests and responses. It does not protect rekey messages. In a Group OSCORE
+    /// group it selects the algorithm of both modes: see [`Self::aead`].
     #[serde(with = "suite_name")]
     pub suite: Suite,
     /// The number of levels of the key tree below the root, 1 to 23. The group has space for 2^`levels` members.
@@ -25,9 +50,10 @@ pub struct GroupConfig {
     /// epoch.
     pub last_epoch: u16,
     /// Maximum number of SenderIDs in use at the same time, 1 to 256. One key may seal only a limited number of
-    /// records. This number is divided among the SenderIDs.
+    /// records. This number is divided among the SenderIDs. A Group OSCORE group does not use it.
     pub senders: u16,
-    /// The scheme of the signatures of records; `None` for a group without signatures.
+    /// The scheme of the signatures of records; `None` for a group without signatures. A Group OSCORE group has
+    /// signatures.
     #[serde(default, with = "signature_name", skip_serializing_if = "Option::is_none")]
     pub signature: Option<SignatureScheme>,
 }
@@ -36,7 +62,28 @@ impl GroupConfig {
     /// Returns a configuration with this address, the suite that encrypts with a tag of 16 bytes, space for 1024
     /// members, 16 SenderIDs, and the maximum number of epochs. The group has no signatures.
     pub const fn at(address: SocketAddr) -> Self {
-        Self { group_id: 1, address, suite: Suite::Ccm, levels: 10, last_epoch: u16::MAX, senders: 16, signature: None }
+        Self {
+            protocol: Protocol::Axiom,
+            group_id: 1,
+            address,
+            suite: Suite::Ccm,
+            levels: 10,
+            last_epoch: u16::MAX,
+            senders: 16,
+            signature: None,
+        }
+    }
+
+    /// Returns the algorithm that encrypts the messages of a Group OSCORE group, in both modes: AES-CCM-16-64-128 for
+    /// the suite `Ccm8`, AES-CCM-16-128-128 for `Ccm`, A128GCM for `Gcm`. Returns `None` for the suite that does not
+    /// encrypt.
+    pub const fn aead(&self) -> Option<Aead> {
+        match self.suite {
+            Suite::Ccm8 => Some(Aead::AesCcm16_64_128),
+            Suite::Ccm => Some(Aead::AesCcm16_128_128),
+            Suite::Gcm => Some(Aead::A128Gcm),
+            Suite::MacOnly => None,
+        }
     }
 
     pub(super) fn check(&self) -> Result<(), GroupError> {
@@ -52,6 +99,9 @@ impl GroupConfig {
         }
         if !(1..=256).contains(&self.senders) {
             return wrong("a group has 1 to 256 SenderIDs");
+        }
+        if self.protocol == Protocol::Oscore && (self.signature.is_none() || self.aead().is_none()) {
+            return wrong("a Group OSCORE group has signatures p256 or ed25519, and the suite ccm-8, ccm or gcm");
         }
         Ok(())
     }
@@ -192,6 +242,16 @@ pub enum GroupError {
          private key stays there"
     )]
     NoPublicKey(String),
+    /// The group has another protocol than the request.
+    #[error(
+        "the group {0} has another protocol, Axiom or Group OSCORE, than the request: let the device join with the other one"
+    )]
+    OtherProtocol(String),
+    /// The credential of the device has the name of another device, or another device has the credential.
+    #[error(
+        "the credential of {0} names another device, or belongs to another member: make a new key pair on the device"
+    )]
+    OtherCredential(String),
     /// All SenderIDs are in use. The value is the number of SenderIDs of the group.
     #[error("all {0} SenderIDs of the group are in use: evict a member that sends, or create a group with more")]
     NoSenderId(u16),

@@ -8,10 +8,12 @@
 //! ([`Controller::messages`]), and a key and a nonce never protect two different messages.
 
 mod admissions;
+mod manager;
 
 use super::GroupIdentity;
-use super::config::{GroupConfig, GroupError};
+use super::config::{GroupConfig, GroupError, Protocol};
 use super::members::{Member, Members, NewMember};
+use super::oscore::{self, SenderIds};
 use super::outbox::Outbox;
 use super::rekeying::{Outgoing, Rekeying};
 use super::rows::{self, Begun, GUARD, Head, Row};
@@ -70,6 +72,8 @@ pub struct Report {
     pub sender_ids: usize,
     /// The revision of the store at which the group changed last.
     pub revision: Revision,
+    /// The Group Identifier of the current epoch, in a Group OSCORE group.
+    pub gid: Option<Vec<u8>>,
 }
 
 impl Report {
@@ -81,7 +85,8 @@ impl Report {
         let full = || Refused::Full.to_string();
         let no_sender_id = || GroupError::NoSenderId(self.config.senders).to_string();
         let full = (self.size >= space).then(full);
-        let no_sender_id = (self.sender_ids >= usize::from(self.config.senders)).then(no_sender_id);
+        let is_axiom = self.config.protocol == Protocol::Axiom;
+        let no_sender_id = (is_axiom && self.sender_ids >= usize::from(self.config.senders)).then(no_sender_id);
         few_epochs(name, self.epochs_left, self.epochs_reserved).into_iter().chain(full).chain(no_sender_id).collect()
     }
 }
@@ -114,6 +119,8 @@ struct Group {
     members: Members,
     /// Time at which the current epoch began, in seconds since 1970.
     since: u64,
+    /// The Sender IDs of a Group OSCORE group.
+    ids: SenderIds,
     /// The revision of the store that last changed the head, the main row of the group.
     at: Revision,
 }
@@ -129,6 +136,8 @@ struct Step {
     /// removes the member.
     members: Vec<(String, Option<Member>)>,
     replica: Option<(String, Option<u8>)>,
+    /// The Sender IDs after the change, in a Group OSCORE group; `None` if they stay as they are.
+    ids: Option<SenderIds>,
 }
 
 /// The controller of the groups of a store. Several controllers may share the store.
@@ -247,7 +256,11 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             .put(rows::name(name), rows::identity(identity))
             .put(
                 Row::Head.key(&prefix),
-                Head::value((name, config), Begun { epoch: 1, since: now(), changed: Vec::new() }, seed),
+                Head::value(
+                    (name, config),
+                    Begun { epoch: 1, since: now(), changed: Vec::new(), ids: SenderIds::default() },
+                    seed,
+                ),
             )
             .put(Row::Guard.key(&prefix), Value::Number(GUARD));
         let (before, with_head) = members.split_at(members.len().saturating_sub(BATCH));
@@ -283,8 +296,10 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// The errors of [`Self::admit`].
     pub async fn evict(&self, group: &str, member: &str) -> Result<Rekeying, GroupError> {
         self.change(group, |group, crypto| {
-            let change = group.tree.evict(crypto, group.member(member)?.leaf)?;
-            Ok(Step { change: Some(change), members: vec![(member.to_owned(), None)], ..Step::default() })
+            let leaving = group.member(member)?;
+            let change = group.tree.evict(crypto, leaving.leaf)?;
+            let ids = group.ids_after(0, [leaving]);
+            Ok(Step { change: Some(change), members: vec![(member.to_owned(), None)], ids, ..Step::default() })
         })
         .await
     }
@@ -343,6 +358,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let mut place = place.group.lock().await;
         for _ in 0..PLANS {
             let known = self.current(&mut place, group).await?;
+            known.require(Protocol::Axiom)?;
             if let Some(id) = known.members.replica(replica) {
                 return Ok(id);
             }
@@ -548,6 +564,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             replicas: group.members.replicas().map(|(name, id)| (name.to_owned(), id)).collect(),
             sender_ids: group.members.sender_ids().count(),
             revision: group.at,
+            gid: group.gid(),
         })
     }
 
@@ -586,6 +603,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             true => self.loaded(&mut place, group).await?,
             false => self.current(&mut place, group).await?,
         };
+        group.require(Protocol::Axiom)?;
         let name = member;
         let member = group.member(name)?.clone();
         if member.since > since {
@@ -813,7 +831,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             }
             next = scan.following(&page);
         }
-        let (Head { config, begun, seed, .. }, at) = head.ok_or_else(|| GroupError::NoGroup(name.to_owned()))?;
+        let (Head { config, begun: Begun { epoch, since, changed, ids }, seed, .. }, at) =
+            head.ok_or_else(|| GroupError::NoGroup(name.to_owned()))?;
         if guard != Some(Value::Number(GUARD)) {
             return Err(GroupError::Restored(name.to_owned()));
         }
@@ -823,8 +842,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         }
         // The newest path above a node has its secret.
         paths.sort_unstable_by_key(|(changed, _)| *changed);
-        tree.resume(paths.into_iter().flat_map(|(_, nodes)| nodes), begun.epoch, begun.changed);
-        Ok(Group { name: name.to_owned(), prefix, config, tree, members, since: begun.since, at })
+        tree.resume(paths.into_iter().flat_map(|(_, nodes)| nodes), epoch, changed);
+        Ok(Group { name: name.to_owned(), prefix, config, tree, members, since, ids, at })
     }
 }
 
@@ -847,15 +866,38 @@ impl Group {
         self.members.get(name).ok_or_else(no_member)
     }
 
+    /// Returns an error if the group does not have this protocol.
+    fn require(&self, protocol: Protocol) -> Result<(), GroupError> {
+        match self.config.protocol == protocol {
+            true => Ok(()),
+            false => Err(GroupError::OtherProtocol(self.name.clone())),
+        }
+    }
+
+    /// Returns the Group Identifier of the current epoch; `None` for an Axiom group.
+    fn gid(&self) -> Option<Vec<u8>> {
+        let is_oscore = self.config.protocol == Protocol::Oscore;
+        is_oscore.then(|| oscore::gid(self.tree.group(), self.tree.epoch()))
+    }
+
+    /// Returns the Sender IDs of a Group OSCORE group after a change that gives `given` further Sender IDs, and makes the
+    /// Sender IDs of `stale` stale. Returns `None` for an Axiom group.
+    fn ids_after<'m>(&self, given: u32, stale: impl IntoIterator<Item = &'m Member>) -> Option<SenderIds> {
+        let stale = stale.into_iter().filter_map(|member| member.oscore.as_ref()?.id).collect();
+        let is_oscore = self.config.protocol == Protocol::Oscore;
+        is_oscore.then(|| self.ids.after(given, self.tree.epoch(), stale))
+    }
+
     /// Returns the transaction that makes a [`Step`] durable, on condition that no other controller has changed the
     /// group.
     fn transaction(&self, step: &Step) -> Transaction {
         let head = Row::Head.key(&self.prefix);
         let mut transaction = Transaction::default().require(head.as_str(), self.at);
         let (epoch, changed) = self.tree.last();
-        let mut begun = Begun { epoch, since: self.since, changed: changed.to_vec() };
+        let ids = step.ids.as_ref().unwrap_or(&self.ids).clone();
+        let mut begun = Begun { epoch, since: self.since, changed: changed.to_vec(), ids };
         if let Some(change) = &step.change {
-            begun = Begun { epoch: change.epoch, since: step.since, changed: change.leaves().collect() };
+            begun = Begun { epoch: change.epoch, since: step.since, changed: change.leaves().collect(), ..begun };
             for Path { leaf, nodes, .. } in &change.paths {
                 transaction = transaction.put(Row::Path(*leaf).key(&self.prefix), rows::path_value(nodes));
             }
@@ -881,11 +923,18 @@ impl Group {
         if let Some((name, id)) = step.replica {
             self.members.set_replica(&name, id);
         }
+        if let Some(ids) = step.ids {
+            self.ids = ids;
+        }
         self.at = revision;
     }
 
-    /// Makes the rekey messages of the last change.
+    /// Makes the rekey messages of the last change. The members of a Group OSCORE group ask for their keys, so they get
+    /// no messages.
     fn rekeying<C: Crypto>(&self, crypto: &mut C, signer: Option<&dyn Signer>) -> Result<Rekeying, GroupError> {
+        if self.config.protocol == Protocol::Oscore {
+            return Ok(Rekeying { epoch: self.tree.epoch(), messages: Vec::new(), warning: self.warning() });
+        }
         let port = self.config.address.port();
         let messages = self.tree.messages(crypto, signer).map_err(|refused| match refused {
             Refused::NotSigned => GroupError::NotSigned,
@@ -930,7 +979,7 @@ impl Step {
                 Some(Row::Guard) | None => {}
             }
         }
-        if let Some(Head { begun: Begun { epoch, since, changed }, .. }) = head {
+        if let Some(Head { begun: Begun { epoch, since, changed, ids }, .. }) = head {
             let of =
                 |leaf: u32| step.members.iter().filter_map(|(_, member)| member.as_ref()).find(|it| it.leaf == leaf);
             let path = |leaf| Path {
@@ -939,6 +988,7 @@ impl Step {
                 nodes: paths.remove(&leaf).unwrap_or_default(),
             };
             step.since = since;
+            step.ids = Some(ids);
             step.change = Some(Change { epoch, paths: changed.into_iter().map(path).collect() });
         }
         Ok(step)
@@ -959,6 +1009,9 @@ fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String,
     let mut members = Members::default();
     for (leaf, new) in (first..).zip(new) {
         check_member_name(&new.name)?;
+        if config.protocol == Protocol::Oscore || new.roles.is_some() {
+            return Err(GroupError::NoPublicKey(new.name.clone()));
+        }
         config.check_address(&new.name, new.address)?;
         members.check_address(&new.name, new.address)?;
         let sender_id = if new.sends { Some(members.free_sender_id(config.senders, &[])?) } else { None };
@@ -971,7 +1024,7 @@ fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String,
         let NewMember { name, address, checks_signatures, .. } = new;
         let public_key = new.check_key(config)?;
         let (address, checks_signatures) = (*address, *checks_signatures);
-        let member = Member { leaf, sender_id, address, checks_signatures, since: 1, public_key };
+        let member = Member { leaf, sender_id, address, checks_signatures, since: 1, public_key, oscore: None };
         members.set(name, Some(member));
     }
     Ok(members.iter().map(|(name, member)| (name.to_owned(), member.clone())).collect())

@@ -1,11 +1,13 @@
 //! The members of a group, their SenderIDs and their addresses.
 
-use super::config::{GroupConfig, GroupError};
+use super::config::{GroupConfig, GroupError, Protocol};
+use super::oscore::OscoreMember;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::ops::Bound;
 use tegmen_base::hex::to_hex;
+use tegmen_host::group::groupcomm::oscore::Roles;
 
 /// A member of a group.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -29,6 +31,9 @@ pub struct Member {
     /// The SubjectPublicKeyInfo of the member in hexadecimal digits; `None` in a group without signatures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
+    /// The Sender ID, the roles and the credential of a member of a Group OSCORE group; `None` in an Axiom group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oscore: Option<OscoreMember>,
 }
 
 /// A member that will be admitted.
@@ -44,15 +49,22 @@ pub struct NewMember {
     /// True if the member checks the signatures of rekey messages (ECDSA on secp256r1).
     pub checks_signatures: bool,
     /// The SubjectPublicKeyInfo of the member in DER. The member has proved that it has the private key. A group with
-    /// signatures admits only members with a public key.
+    /// signatures admits only members with a public key. In a Group OSCORE group this is the credential of the member.
     pub public_key: Option<Vec<u8>>,
+    /// The roles of the member in a Group OSCORE group; `None` for a member of an Axiom group.
+    pub roles: Option<Roles>,
 }
 
 impl NewMember {
     /// Checks that a member of a group with signatures has a public key. Returns the key as text for its row, or `None`
     /// for a group without signatures.
     pub(super) fn check_key(&self, config: &GroupConfig) -> Result<Option<String>, GroupError> {
+        let is_monitor = self.roles.is_some_and(|roles| roles.monitor);
         match (&self.public_key, config.signature) {
+            _ if config.protocol == Protocol::Oscore => match self.public_key.is_some() || is_monitor {
+                true => Ok(None),
+                false => Err(GroupError::NoPublicKey(self.name.clone())),
+            },
             (_, None) => Ok(None),
             (Some(key), Some(_)) => Ok(Some(to_hex(key))),
             (None, Some(_)) => Err(GroupError::NoPublicKey(self.name.clone())),

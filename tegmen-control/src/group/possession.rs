@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 use tegmen_base::crypto::{Crypto, DIGEST_LEN, SignatureScheme, hmac};
 use tegmen_base::secret::Secret;
+use tegmen_host::group::groupcomm::oscore::{OscoreChallenge, OscorePossession, curve_of};
 use tegmen_host::group::groupcomm::{Challenge, GroupcommError, JoinRequest};
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::provider::public::verify_digest;
@@ -58,6 +59,34 @@ impl Challenges {
             return Ok(possession.public_key.clone());
         }
         Err(NotProved::Refused(GroupcommError::NoPossession))
+    }
+
+    /// Returns the challenge for the device `who`, which wants to join a Group OSCORE group.
+    pub(super) fn oscore_challenge(
+        &self,
+        (who, group): (&str, &str),
+        scheme: SignatureScheme,
+        now: Instant,
+    ) -> OscoreChallenge {
+        OscoreChallenge { curve: curve_of(scheme), nonce: self.nonce(who, group, self.window(now)) }
+    }
+
+    /// Checks the proof in a request to join a Group OSCORE group, as [`Self::check`] does for an Axiom group. The
+    /// caller has checked that the credential has a key on the curve of the group.
+    pub(super) fn check_oscore(
+        &self,
+        (who, group): (&str, &str),
+        scheme: SignatureScheme,
+        possession: &OscorePossession,
+        now: Instant,
+    ) -> Result<(), GroupcommError> {
+        let mut crypto = HostCrypto::from_os().map_err(|_| GroupcommError::NoPossession)?;
+        let mut proves = |window| possession.proves(&mut crypto, curve_of(scheme), &self.nonce(who, group, window));
+        let window = self.window(now);
+        match proves(window) || window.checked_sub(1).is_some_and(proves) {
+            true => Ok(()),
+            false => Err(GroupcommError::NoPossession),
+        }
     }
 
     fn window(&self, now: Instant) -> u64 {

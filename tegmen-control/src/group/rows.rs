@@ -17,6 +17,7 @@
 
 use super::GroupIdentity;
 use super::config::GroupConfig;
+use super::oscore::SenderIds;
 use super::tree::{Nodes, path};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -113,6 +114,8 @@ pub(super) struct Begun {
     pub(super) since: u64,
     /// The leaves whose paths to the root got new secrets in the change that began the epoch.
     pub(super) changed: Vec<u32>,
+    /// The Sender IDs of a Group OSCORE group.
+    pub(super) ids: SenderIds,
 }
 
 /// The JSON text at the beginning of the value of the head, the main row of a group. In the value, the seed of the
@@ -129,6 +132,8 @@ struct HeadRecord {
     since: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     changed: Vec<u32>,
+    #[serde(default, skip_serializing_if = "SenderIds::is_unused")]
+    ids: SenderIds,
 }
 
 impl Head {
@@ -138,14 +143,14 @@ impl Head {
         let Value::Secret(bytes) = value else { return Err("it is not sealed".to_owned()) };
         let (text, seed) = bytes.split_last_chunk().ok_or("it has no seed")?;
         let record = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-        let HeadRecord { name, config, epoch, since, changed } = record;
-        Ok(Self { name, config, begun: Begun { epoch, since, changed }, seed: Secret::new(*seed) })
+        let HeadRecord { name, config, epoch, since, changed, ids } = record;
+        Ok(Self { name, config, begun: Begun { epoch, since, changed, ids }, seed: Secret::new(*seed) })
     }
 
     /// Returns the value of the head, the main row of a group.
     pub(super) fn value((name, config): (&str, &GroupConfig), begun: Begun, seed: &Secret<DIGEST_LEN>) -> Value {
-        let Begun { epoch, since, changed } = begun;
-        let record = HeadRecord { name: name.to_owned(), config: *config, epoch, since, changed };
+        let Begun { epoch, since, changed, ids } = begun;
+        let record = HeadRecord { name: name.to_owned(), config: *config, epoch, since, changed, ids };
         let text = serde_json::to_vec(&record).unwrap_or_default();
         // It never outgrows this, so that no copy of the seed remains.
         let mut bytes = Zeroizing::new(Vec::with_capacity(text.len().saturating_add(DIGEST_LEN)));

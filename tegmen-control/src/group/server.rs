@@ -10,16 +10,27 @@
 //! DELETE /ace-group/GROUP/nodes/NODE   leaves
 //! ```
 //!
+//! A Group OSCORE group has the same resources with the messages of draft-ietf-ace-key-groupcomm-oscore, and three
+//! more:
+//!
+//! ```text
+//! GET    /ace-group/GROUP/kdc-cred     the credential of the Group Manager
+//! FETCH  /ace-group/GROUP/stale-sids   the Sender IDs that no member has any more
+//! POST   /ace-group/GROUP/nodes/NODE   another Sender ID for this member
+//! ```
+//!
 //! A peer that has proved no identity gets no information. A peer with the right `POST /ace-group/GROUP` may join as a
-//! listener. With the right `POST /ace-group/GROUP/requester` it may also send. A peer without a right gets the same
+//! listener. With the right `POST /ace-group/GROUP/requester` it may also send. In a Group OSCORE group the first right
+//! is for a monitor, and a responder needs the right `POST /ace-group/GROUP/responder`. A peer without a right gets the same
 //! response for an existing group and for an unknown group. A member gets its own parameters and the SenderIDs in use.
 //! In a group with signatures it also gets the public keys of the other members, with their SenderIDs and addresses. A
 //! member gets no further information about the other members.
 
-use super::config::GroupError;
+use super::config::{GroupConfig, GroupError, Protocol};
 use super::controller::Controller;
 use super::joins::Joins;
 use super::members::NewMember;
+use super::oscore;
 use super::possession::{Challenges, NotProved};
 use super::rekeying::Rekeying;
 use super::tree::Refused;
@@ -34,7 +45,10 @@ use tegmen::coap::{Code, OptionNumber, Response};
 use tegmen::identity::{Identity, Protection};
 use tegmen_coap::Methods;
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
-use tegmen_host::group::groupcomm::{CredsFilter, GROUPCOMM_CBOR, GROUPS, GroupcommError, JoinRequest, REQUESTER};
+use tegmen_host::group::groupcomm::oscore::{OscoreFilter, OscoreJoinRequest, encode_sender_id};
+use tegmen_host::group::groupcomm::{
+    CredsFilter, GROUPCOMM_CBOR, GROUPS, GroupcommError, JoinRequest, REQUESTER, RESPONDER,
+};
 use tegmen_host::problem;
 use tegmen_host::server::{Application, Reply, Request};
 use tegmen_host::uri::Uri;
@@ -176,10 +190,21 @@ type Peer<'a> = (&'a str, Identity);
 /// A request of a member, or of a peer that wants to join.
 enum Asked {
     Join(JoinRequest, Option<IpAddr>),
-    Keys { node: Option<String> },
+    OscoreJoin(OscoreJoinRequest),
+    Keys {
+        node: Option<String>,
+    },
     Number,
-    Creds(CredsFilter),
-    Leave { node: String },
+    /// The members whose public keys or credentials are wanted, in the form of the payload; empty for all members.
+    Creds(Vec<u8>),
+    ManagerCred,
+    Stale(u16),
+    NewSenderId {
+        node: String,
+    },
+    Leave {
+        node: String,
+    },
 }
 
 impl<S: Store> GroupServer<S> {
@@ -226,39 +251,60 @@ impl<S: Store> GroupServer<S> {
             return Err(self.refuse(Some(who), Code::FORBIDDEN, message));
         }
         let asked = match (request.method(), rest.as_slice()) {
+            (Code::POST, []) if OscoreJoinRequest::is(request.payload()) => {
+                Asked::OscoreJoin(self.check_oscore_join(request, who, &group)?)
+            }
             (Code::POST, []) => {
                 let (join, address) = self.check_join(request, who, &group)?;
                 Asked::Join(join, address)
             }
             (Code::GET, []) => Asked::Keys { node: None },
             (Code::GET, ["num"]) => Asked::Number,
-            (Code::GET, ["creds"]) => Asked::Creds(CredsFilter::default()),
-            (Code::FETCH, ["creds"]) => Asked::Creds(self.check_creds(request, who, &group)?),
+            (Code::GET, ["creds"]) => Asked::Creds(Vec::new()),
+            (Code::FETCH, ["creds"]) => Asked::Creds(check_format(request)?.to_vec()),
+            (Code::GET, ["kdc-cred"]) => Asked::ManagerCred,
+            (Code::FETCH, ["stale-sids"]) => {
+                let since = minicbor::decode(request.payload());
+                Asked::Stale(since.map_err(|error| self.malformed(who, &group, &error))?)
+            }
+            (Code::POST, ["nodes", node]) => Asked::NewSenderId { node: (*node).to_owned() },
             (Code::GET, ["nodes", node]) => Asked::Keys { node: Some((*node).to_owned()) },
             (Code::DELETE, ["nodes", node]) => Asked::Leave { node: (*node).to_owned() },
-            (_, [] | ["num"] | ["creds"] | ["nodes", _]) => return Err(Code::METHOD_NOT_ALLOWED),
+            (_, [] | ["num" | "creds" | "kdc-cred" | "stale-sids"] | ["nodes", _]) => {
+                return Err(Code::METHOD_NOT_ALLOWED);
+            }
             _ => return Err(Code::NOT_FOUND),
         };
         Ok((group, asked, may_join))
     }
 
-    fn check_creds(&self, request: &Request<'_>, who: &str, group: &str) -> Result<CredsFilter, Code> {
-        if request.message().uint(OptionNumber::CONTENT_FORMAT) != Some(GROUPCOMM_CBOR.into()) {
-            return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
+    fn malformed(&self, who: &str, group: &str, why: &dyn std::fmt::Display) -> Code {
+        self.refuse(Some(who), Code::BAD_REQUEST, format!("{who} asks for the group {group}: {why}"))
+    }
+
+    /// Checks the form and the rights of a request to join a Group OSCORE group. The right to the group is enough for a
+    /// monitor. Each other role needs the right to the path of the role.
+    fn check_oscore_join(&self, request: &Request<'_>, who: &str, group: &str) -> Result<OscoreJoinRequest, Code> {
+        let join = OscoreJoinRequest::parse(check_format(request)?);
+        let join = join.map_err(|error| self.malformed(who, group, &error))?;
+        if join.group != group {
+            return Err(self.malformed(who, group, &"its scope names another group"));
         }
-        CredsFilter::parse(request.payload()).map_err(|why| {
-            let message = format!("{who} asks for public keys of the group {group}: {why}");
-            self.refuse(Some(who), Code::BAD_REQUEST, message)
-        })
+        for (role, is_wanted) in [(REQUESTER, join.roles.requester), (RESPONDER, join.roles.responder)] {
+            let path = format!("/{GROUPS}/{group}/{role}");
+            if is_wanted && !self.authority.may(request.identity(), Code::POST, &path) {
+                let message = format!(
+                    "{who} asks to be a {role} of the group {group}: the policy or the token does not allow POST {path}"
+                );
+                return Err(self.refuse(Some(who), Code::FORBIDDEN, message));
+            }
+        }
+        Ok(join)
     }
 
     fn check_join(&self, request: &Request<'_>, who: &str, group: &str) -> Result<(JoinRequest, Option<IpAddr>), Code> {
-        if request.message().uint(OptionNumber::CONTENT_FORMAT) != Some(GROUPCOMM_CBOR.into()) {
-            return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
-        }
-        let malformed =
-            |why| self.refuse(Some(who), Code::BAD_REQUEST, format!("{who} asks for the group {group}: {why}"));
-        let join = JoinRequest::parse(request.payload()).map_err(|error| malformed(error.to_string()))?;
+        let malformed = |why: String| self.malformed(who, group, &why);
+        let join = JoinRequest::parse(check_format(request)?).map_err(|error| malformed(error.to_string()))?;
         if join.group != group {
             return Err(malformed("its scope names another group".to_owned()));
         }
@@ -305,22 +351,91 @@ impl<S: Store> GroupServer<S> {
             }
         }
         let JoinRequest { sends, checks_signatures, creds, .. } = join;
-        let new = NewMember { name: who.to_owned(), address, sends, checks_signatures, public_key };
-        self.join((who, identity), group, (&new, creds.as_ref())).await
+        let new = NewMember { name: who.to_owned(), address, sends, checks_signatures, public_key, roles: None };
+        let (code, epoch) = match self.join((who, identity), group, &new).await? {
+            Ok(joined) => joined,
+            Err(refusal) => return Ok(refusal),
+        };
+        let controller = &self.controller;
+        controller.first_sent(group, epoch).await;
+        let mut keys = controller.admitted(group, who, epoch).await?;
+        if let Some(filter) = creds.filter(|_| keys.signature.is_some()) {
+            keys.creds = controller.creds(group, who, &filter).await?.creds;
+        }
+        Ok(joined(code, (group, keys.leaf), &keys.encode()))
     }
 
+    /// Answers a request to join a Group OSCORE group. A device that wants to send first proves that it has the private
+    /// key of its credential.
+    async fn ask_to_join_oscore(
+        &self,
+        (who, identity): Peer<'_>,
+        group: &str,
+        join: OscoreJoinRequest,
+    ) -> Result<Reply, GroupError> {
+        let config = self.oscore_config(group).await?;
+        let scheme = config.signature.ok_or_else(|| GroupError::OtherProtocol(group.to_owned()))?;
+        let OscoreJoinRequest { roles, creds, possession, .. } = join;
+        let mut credential = None;
+        match possession {
+            // A monitor sends nothing, so nobody verifies its signatures.
+            _ if roles.monitor => {}
+            None => {
+                let challenge = self.challenges.oscore_challenge((who, group), scheme, Instant::now());
+                let reply = Reply::new(Code::BAD_REQUEST);
+                let reply = reply.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into());
+                return Ok(reply.payload(challenge.encode(group).as_slice()));
+            }
+            Some(possession) => {
+                oscore::check_credential(&config, who, &possession.credential)?;
+                let checked = self.challenges.check_oscore((who, group), scheme, &possession, Instant::now());
+                if let Err(error) = checked {
+                    let why = "it does not prove that it has the private key of its credential, or did not in time";
+                    let message = format!("{who} asks for the group {group}: {why}");
+                    (self.events)(Event::Refused { who: Some(who), message });
+                    return Ok(explained(Code::BAD_REQUEST, error));
+                }
+                credential = Some(possession.credential);
+            }
+        }
+        let (name, roles) = (who.to_owned(), Some(roles));
+        let new =
+            NewMember { name, address: None, sends: false, checks_signatures: true, public_key: credential, roles };
+        let (code, epoch) = match self.join((who, identity), group, &new).await? {
+            Ok(joined) => joined,
+            Err(refusal) => return Ok(refusal),
+        };
+        let controller = &self.controller;
+        let (mut keys, leaf) = controller.oscore_admitted(group, who, epoch).await?;
+        if let Some(filter) = creds {
+            keys.creds = controller.oscore_creds(group, who, &filter).await?.creds;
+        }
+        keys.kdc = Some(controller.manager_cred(group, who).await?);
+        Ok(joined(code, (group, leaf), &keys.encode()))
+    }
+
+    /// Returns the configuration of a Group OSCORE group.
+    async fn oscore_config(&self, group: &str) -> Result<GroupConfig, GroupError> {
+        let config = self.controller.config(group).await?;
+        match config.protocol {
+            Protocol::Oscore => Ok(config),
+            Protocol::Axiom => Err(GroupError::OtherProtocol(group.to_owned())),
+        }
+    }
+
+    /// Admits a peer. Returns the code of the response and the epoch that began, or the response that refuses the peer.
     async fn join(
         &self,
         (who, identity): Peer<'_>,
         group: &str,
-        (new, creds): (&NewMember, Option<&CredsFilter>),
-    ) -> Result<Reply, GroupError> {
+        new: &NewMember,
+    ) -> Result<Result<(Code, u16), Reply>, GroupError> {
         if let Err(wait) = self.joins.take(group, who, Instant::now()) {
             let message =
                 format!("{who} joins the group {group} too often: correct the device, or evict and disable it");
             (self.events)(Event::Refused { who: Some(who), message });
             // RFC 8516. Max-Age has whole seconds.
-            return Ok(Reply::new(Code::TOO_MANY_REQUESTS).max_age(wait.saturating_add(Duration::from_secs(1))));
+            return Ok(Err(Reply::new(Code::TOO_MANY_REQUESTS).max_age(wait.saturating_add(Duration::from_secs(1)))));
         }
         let controller = &self.controller;
         let (rekeying, code) = match controller.add(group, new).await {
@@ -336,37 +451,56 @@ impl<S: Store> GroupServer<S> {
                 &rekeying,
                 format!("{who} has no right any more, and is evicted from the group {group}"),
             );
-            return Ok(Reply::new(Code::FORBIDDEN));
+            return Ok(Err(Reply::new(Code::FORBIDDEN)));
         }
-        controller.first_sent(group, rekeying.epoch).await;
-        let mut keys = controller.admitted(group, who, rekeying.epoch).await?;
-        if let Some(filter) = creds.filter(|_| keys.signature.is_some()) {
-            keys.creds = controller.creds(group, who, filter).await?.creds;
-        }
-        let reply = Reply::new(code).location(&format!("/{GROUPS}/{group}/nodes/{}", keys.leaf));
-        Ok(reply.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into()).payload(keys.encode().as_slice()))
+        Ok(Ok((code, rekeying.epoch)))
     }
 
     async fn answer(&self, (who, identity): Peer<'_>, group: &str, asked: Asked) -> Result<Reply, GroupError> {
         let controller = &self.controller;
         match asked {
             Asked::Join(join, address) => self.ask_to_join((who, identity), group, (join, address)).await,
-            Asked::Creds(filter) => {
-                let creds = controller.creds(group, who, &filter).await?;
-                Ok(Reply::content(GROUPCOMM_CBOR, creds.encode().as_slice()))
-            }
+            Asked::OscoreJoin(join) => self.ask_to_join_oscore((who, identity), group, join).await,
+            Asked::Creds(payload) => self.creds(who, group, &payload).await,
             Asked::Keys { node } => {
-                let keys = controller.parameters(group, who).await?;
-                match node.is_none_or(|node| node == keys.leaf.to_string()) {
-                    true => Ok(Reply::content(GROUPCOMM_CBOR, keys.encode().as_slice())),
+                let is_ours = |leaf: u32| node.as_ref().is_none_or(|node| *node == leaf.to_string());
+                let (leaf, encoded) = match controller.config(group).await?.protocol {
+                    Protocol::Axiom => {
+                        let keys = controller.parameters(group, who).await?;
+                        (keys.leaf, keys.encode())
+                    }
+                    Protocol::Oscore => {
+                        let (mut keys, leaf) = controller.oscore_keys(group, who).await?;
+                        keys.sender_id = keys.sender_id.filter(|_| node.is_some());
+                        (leaf, keys.encode())
+                    }
+                };
+                match is_ours(leaf) {
+                    true => Ok(Reply::content(GROUPCOMM_CBOR, encoded.as_slice())),
                     false => Ok(Reply::new(Code::FORBIDDEN)),
                 }
             }
             Asked::Number => {
-                let keys = controller.parameters(group, who).await?;
-                let payload = minicbor::to_vec(keys.epoch).unwrap_or_default();
+                let epoch = match controller.config(group).await?.protocol {
+                    Protocol::Axiom => controller.parameters(group, who).await?.epoch,
+                    Protocol::Oscore => controller.oscore_keys(group, who).await?.0.number,
+                };
+                let payload = minicbor::to_vec(epoch).unwrap_or_default();
                 Ok(Reply::content(GROUPCOMM_CBOR, payload))
             }
+            Asked::ManagerCred => {
+                let cred = controller.manager_cred(group, who).await?;
+                Ok(Reply::content(GROUPCOMM_CBOR, cred.encode().as_slice()))
+            }
+            Asked::Stale(since) => {
+                let Some(stale) = controller.stale_ids(group, who, since).await? else {
+                    // A member without the newer sets forgets all other members.
+                    return Ok(Reply::new(Code::CONTENT));
+                };
+                let stale: Vec<minicbor::bytes::ByteVec> = stale.into_iter().map(Into::into).collect();
+                Ok(Reply::content(GROUPCOMM_CBOR, minicbor::to_vec(stale).unwrap_or_default()))
+            }
+            Asked::NewSenderId { node } => self.new_sender_id(who, group, &node).await,
             Asked::Leave { node } => {
                 if controller.node(group, who).await?.to_string() != node {
                     return Ok(Reply::new(Code::FORBIDDEN));
@@ -376,6 +510,49 @@ impl<S: Store> GroupServer<S> {
                 Ok(Reply::new(Code::DELETED))
             }
         }
+    }
+
+    /// Answers a request for public keys or credentials of members. `payload` has the filter; it is empty for all members.
+    async fn creds(&self, who: &str, group: &str, payload: &[u8]) -> Result<Reply, GroupError> {
+        let controller = &self.controller;
+        let malformed = |why: &dyn std::fmt::Display| Ok(Reply::new(self.malformed(who, group, why)));
+        let encoded = match controller.config(group).await?.protocol {
+            Protocol::Axiom if payload.is_empty() => {
+                controller.creds(group, who, &CredsFilter::default()).await?.encode()
+            }
+            Protocol::Axiom => match CredsFilter::parse(payload) {
+                Ok(filter) => controller.creds(group, who, &filter).await?.encode(),
+                Err(why) => return malformed(&why),
+            },
+            Protocol::Oscore if payload.is_empty() => {
+                controller.oscore_creds(group, who, &OscoreFilter::default()).await?.encode()
+            }
+            Protocol::Oscore => match OscoreFilter::parse(payload) {
+                Ok(filter) => controller.oscore_creds(group, who, &filter).await?.encode(),
+                Err(why) => return malformed(&why),
+            },
+        };
+        Ok(Reply::content(GROUPCOMM_CBOR, encoded.as_slice()))
+    }
+
+    /// Answers a request of a member of a Group OSCORE group for another Sender ID. The request begins an epoch, so it
+    /// counts as a join.
+    async fn new_sender_id(&self, who: &str, group: &str, node: &str) -> Result<Reply, GroupError> {
+        let (keys, leaf) = self.controller.oscore_keys(group, who).await?;
+        if leaf.to_string() != node {
+            return Ok(Reply::new(Code::FORBIDDEN));
+        }
+        if keys.sender_id.is_none() {
+            return Ok(explained(Code::FORBIDDEN, GroupcommError::OtherRoles));
+        }
+        if let Err(wait) = self.joins.take(group, who, Instant::now()) {
+            return Ok(Reply::new(Code::TOO_MANY_REQUESTS).max_age(wait.saturating_add(Duration::from_secs(1))));
+        }
+        let (rekeying, id) = self.controller.renew_sender_id(group, who).await?;
+        self.changed(group, &rekeying, format!("{who} has another Sender ID in the group {group}"));
+        Ok(Reply::new(Code::CHANGED)
+            .uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into())
+            .payload(encode_sender_id(&id).as_slice()))
     }
 
     fn changed(&self, group: &str, rekeying: &Rekeying, message: String) {
@@ -394,6 +571,8 @@ impl<S: Store> GroupServer<S> {
                 let reply = explained(Code::SERVICE_UNAVAILABLE, GroupcommError::NoNodeIdentifier);
                 reply.max_age(RETRY_AFTER).because(error.to_string())
             }
+            GroupError::OtherCredential(_) if may_join => explained(Code::BAD_REQUEST, GroupcommError::OtherCredential),
+            GroupError::OtherProtocol(_) if may_join => Reply::new(Code::BAD_REQUEST).because(error.to_string()),
             GroupError::NoMember { .. }
             | GroupError::NoGroup(_)
             | GroupError::Name(_)
@@ -402,6 +581,20 @@ impl<S: Store> GroupServer<S> {
             _ => Reply::new(Code::SERVICE_UNAVAILABLE).max_age(RETRY_AFTER).because(error.to_string()),
         }
     }
+}
+
+/// Checks the Content-Format of a request, and returns its payload.
+fn check_format<'a>(request: &'a Request<'_>) -> Result<&'a [u8], Code> {
+    match request.message().uint(OptionNumber::CONTENT_FORMAT) == Some(GROUPCOMM_CBOR.into()) {
+        true => Ok(request.payload()),
+        false => Err(Code::UNSUPPORTED_CONTENT_FORMAT),
+    }
+}
+
+/// Makes the response to a request to join. The peer has this node in the group.
+fn joined(code: Code, (group, leaf): (&str, u32), keys: &[u8]) -> Reply {
+    let reply = Reply::new(code).location(&format!("/{GROUPS}/{group}/nodes/{leaf}"));
+    reply.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into()).payload(keys)
 }
 
 /// Makes a response with the reason of a refusal (RFC 9594, section 9).

@@ -9,6 +9,7 @@ mod departures;
 mod disk;
 mod members;
 mod oblivious;
+mod oscore;
 #[cfg(unix)]
 mod provisioned;
 #[path = "../recorder/mod.rs"]

@@ -37,6 +37,11 @@ allow = "POST /ace-group/lamps"
 subject = "tag:switch"
 publisher = "controller"
 allow = "POST /ace-group/lamps/requester"
+
+[[rule]]
+subject = "tag:lamp"
+publisher = "controller"
+allow = "POST /ace-group/lamps/responder"
 "#;
 pub(crate) const SHARED_KEY: [u8; 16] = [7; 16];
 

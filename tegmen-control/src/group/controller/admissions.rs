@@ -1,13 +1,15 @@
 //! Admissions of members. Members that wait for the same group join it in one epoch.
 
 use super::{Controller, Group, PLANS, Place, Step, check_member_name};
-use crate::group::config::GroupError;
+use crate::group::config::{GroupError, Protocol};
 use crate::group::members::{Member, NewMember};
+use crate::group::oscore::{self, OscoreMember};
 use crate::group::rekeying::Rekeying;
 use crate::group::tree::Refused;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use tegmen_base::crypto::Crypto;
+use tegmen_base::hex::to_hex;
 use tegmen_store::Store;
 use tegmen_store::clock::now;
 use tegmen_store::store::MAX_OPERATIONS;
@@ -127,20 +129,33 @@ impl Group {
     fn plan_admissions<C: Crypto>(&self, waiting: &[Joining], crypto: &mut C) -> (Step, Vec<(usize, GroupError)>) {
         let (mut members, mut refused) = (Vec::<(String, Member)>::new(), Vec::new());
         let mut leaves = self.tree.free_leaves();
+        let mut given: u32 = 0;
         for (at, Joining { new, again, .. }) in waiting.iter().enumerate() {
             match self.plan_admission(new, *again, &members, &mut leaves) {
-                Ok(member) => members.push((new.name.clone(), member)),
+                Ok(mut member) => {
+                    if let Some(roles) = new.roles {
+                        member.oscore = Some(OscoreMember::of(
+                            new.public_key.as_deref(),
+                            roles,
+                            self.ids.given.saturating_add(given),
+                        ));
+                        given = given.saturating_add(1);
+                    }
+                    members.push((new.name.clone(), member));
+                }
                 Err(error) => refused.push((at, error)),
             }
         }
         let paths: Vec<_> = members.iter().map(|(_, member)| (member.leaf, member.checks_signatures)).collect();
         match self.tree.admit_all(crypto, &paths) {
             Ok(change) => {
+                let before = members.iter().filter_map(|(name, _)| self.members.get(name));
+                let ids = self.ids_after(given, before);
                 let members = members.into_iter().map(|(name, member)| {
                     let member = Member { since: change.epoch, ..member };
                     (name, Some(member))
                 });
-                (Step { members: members.collect(), change: Some(change), ..Step::default() }, refused)
+                (Step { members: members.collect(), change: Some(change), ids, ..Step::default() }, refused)
             }
             Err(why) => (Step::default(), (0..waiting.len()).map(|at| (at, why.into())).collect()),
         }
@@ -160,7 +175,9 @@ impl Group {
         if known.is_some() && !again {
             return Err(GroupError::MemberTaken { group: self.name.clone(), member: new.name.clone() });
         }
+        self.require(if new.roles.is_some() { Protocol::Oscore } else { Protocol::Axiom })?;
         let public_key = new.check_key(&self.config)?;
+        self.check_credential(new, others)?;
         self.config.check_address(&new.name, new.address)?;
         self.members.check_address(&new.name, new.address)?;
         let address = new.address.map(|address| address.to_canonical());
@@ -179,7 +196,20 @@ impl Group {
         };
         let leaf = known.map(|member| member.leaf).or_else(|| leaves.next()).ok_or(Refused::Full)?;
         let NewMember { address, checks_signatures, .. } = *new;
-        Ok(Member { leaf, sender_id, address, checks_signatures, since: 0, public_key })
+        Ok(Member { leaf, sender_id, address, checks_signatures, since: 0, public_key, oscore: None })
+    }
+
+    /// Checks the credential of a member of a Group OSCORE group. No two members have the same credential.
+    fn check_credential(&self, new: &NewMember, others: &[(String, Member)]) -> Result<(), GroupError> {
+        let Some(credential) = new.public_key.as_deref().filter(|_| new.roles.is_some()) else { return Ok(()) };
+        oscore::check_credential(&self.config, &new.name, credential)?;
+        let digits = to_hex(credential);
+        let has_it = |member: &Member| member.oscore.as_ref().is_some_and(|it| it.credential.as_ref() == Some(&digits));
+        let known = self.members.iter().filter(|(name, _)| *name != new.name).map(|(_, member)| member);
+        match known.chain(others.iter().map(|(_, member)| member)).any(has_it) {
+            true => Err(GroupError::OtherCredential(new.name.clone())),
+            false => Ok(()),
+        }
     }
 }
 

@@ -1,0 +1,147 @@
+//! The controller as the Group Manager of Group OSCORE groups.
+
+use super::{Controller, Group, Step};
+use crate::group::config::{GroupConfig, GroupError, Protocol};
+use crate::group::members::Member;
+use crate::group::oscore::{self, OscoreMember};
+use crate::group::rekeying::Rekeying;
+use tegmen_base::crypto::Crypto;
+use tegmen_host::group::groupcomm::oscore::{KdcCred, OscoreCreds, OscoreFilter, OscoreKeys, sender_id_of};
+use tegmen_host::provider::HostCrypto;
+use tegmen_store::Store;
+
+impl<S: Store, C: Crypto> Controller<S, C> {
+    /// Returns the configuration of a group. If the group is loaded, the configuration comes from the memory of this
+    /// controller. It is wrong if another controller has meanwhile replaced the group by another group of the same
+    /// name. An admission then fails.
+    ///
+    /// # Errors
+    /// The errors of [`Self::show`].
+    pub async fn config(&self, group: &str) -> Result<GroupConfig, GroupError> {
+        let place = self.place(group).await?;
+        let mut place = place.group.lock().await;
+        Ok(self.loaded(&mut place, group).await?.config)
+    }
+
+    /// Calls `read` with a Group OSCORE group and one of its members.
+    async fn with_member<T>(
+        &self,
+        group: &str,
+        member: &str,
+        read: impl FnOnce(&Group, &Member) -> Result<T, GroupError>,
+    ) -> Result<T, GroupError> {
+        let place = self.place(group).await?;
+        let mut place = place.group.lock().await;
+        let group = self.current(&mut place, group).await?;
+        group.require(Protocol::Oscore)?;
+        read(group, group.member(member)?)
+    }
+
+    /// Returns the keys of the current epoch for a member of a Group OSCORE group, with its Sender ID, and the number of
+    /// its node.
+    ///
+    /// # Errors
+    /// [`GroupError::NoMember`], [`GroupError::OtherProtocol`], and the errors of [`Self::show`].
+    pub async fn oscore_keys(&self, group: &str, member: &str) -> Result<(OscoreKeys, u32), GroupError> {
+        self.with_member(group, member, |group, member| Ok((group.oscore_keys::<C>(member)?, member.leaf))).await
+    }
+
+    /// Returns the keys of a member as [`Self::oscore_keys`] does, for the response to the request with which the member
+    /// joined. `since` is the epoch that began when this request admitted the member.
+    ///
+    /// # Errors
+    /// The errors of [`Self::oscore_keys`], and [`GroupError::AdmittedAgain`] if a later admission gave the same member
+    /// another Sender ID.
+    pub(crate) async fn oscore_admitted(
+        &self,
+        group: &str,
+        name: &str,
+        since: u16,
+    ) -> Result<(OscoreKeys, u32), GroupError> {
+        self.with_member(group, name, |group, member| match member.since > since {
+            true => Err(GroupError::AdmittedAgain { group: group.name.clone(), member: name.to_owned() }),
+            false => Ok((group.oscore_keys::<C>(member)?, member.leaf)),
+        })
+        .await
+    }
+
+    /// Returns the credentials that a member of a Group OSCORE group needs: those of the other members that `filter`
+    /// selects.
+    ///
+    /// # Errors
+    /// The errors of [`Self::oscore_keys`].
+    pub async fn oscore_creds(
+        &self,
+        group: &str,
+        name: &str,
+        filter: &OscoreFilter,
+    ) -> Result<OscoreCreds, GroupError> {
+        self.with_member(group, name, |group, _| {
+            let others = group.members.iter().filter(|(other, _)| *other != name);
+            let creds = others.filter_map(|(_, other)| other.oscore.as_ref()?.cred());
+            Ok(OscoreCreds { number: group.tree.epoch(), creds: creds.filter(|cred| filter.selects(cred)).collect() })
+        })
+        .await
+    }
+
+    /// Returns the credential of the Group Manager in a group, with a proof that it has the private key.
+    ///
+    /// # Errors
+    /// The errors of [`Self::oscore_keys`].
+    pub async fn manager_cred(&self, group: &str, member: &str) -> Result<KdcCred, GroupError> {
+        let mut nonce = [0; 8];
+        self.crypto().random(&mut nonce);
+        self.with_member(group, member, |group, _| {
+            let tree = &group.tree;
+            let of = oscore::manager::<C>(&group.config, tree.group(), tree.seed());
+            let unusable = || GroupError::Config("the keys of the Group Manager cannot be made");
+            let (credential, curve, private) = of.ok_or_else(unusable)?;
+            let mut crypto = HostCrypto::from_os().map_err(|_| GroupError::Config("the system has no randomness"))?;
+            KdcCred::prove(&mut crypto, nonce, (credential, curve, &private)).map_err(|_| unusable())
+        })
+        .await
+    }
+
+    /// Returns the Sender IDs that became stale in the epoch `since` or later. Returns `None` if the group does not store
+    /// all of them any more: a member then forgets all other members, and asks for their credentials.
+    ///
+    /// # Errors
+    /// The errors of [`Self::oscore_keys`].
+    pub async fn stale_ids(&self, group: &str, member: &str, since: u16) -> Result<Option<Vec<Vec<u8>>>, GroupError> {
+        self.with_member(group, member, |group, _| Ok(group.ids.stale_since(since))).await
+    }
+
+    /// Gives a member of a Group OSCORE group another Sender ID. The next epoch begins. Returns the Sender ID.
+    ///
+    /// # Errors
+    /// The errors of [`Self::admit`], [`GroupError::NoMember`], [`GroupError::OtherProtocol`]; [`GroupError::NoSenderId`]
+    /// for a monitor, which has no Sender ID.
+    pub async fn renew_sender_id(&self, group: &str, member: &str) -> Result<(Rekeying, Vec<u8>), GroupError> {
+        let rekeying = self.change(group, |group, _| {
+            group.require(Protocol::Oscore)?;
+            let known = group.member(member)?;
+            let id = group.ids.given;
+            let record = known.oscore.clone().filter(|record| record.id.is_some()).ok_or(GroupError::NoSenderId(0))?;
+            let change = group.tree.rekey()?;
+            let renewed =
+                Member { oscore: Some(OscoreMember { id: Some(id), ..record }), since: change.epoch, ..known.clone() };
+            let ids = group.ids_after(1, [known]);
+            let members = vec![(member.to_owned(), Some(renewed))];
+            Ok(Step { change: Some(change), members, ids, ..Step::default() })
+        });
+        let rekeying = rekeying.await?;
+        let (keys, _) = self.oscore_admitted(group, member, rekeying.epoch).await?;
+        let id = keys.sender_id.clone().unwrap_or_else(|| sender_id_of(0));
+        Ok((rekeying, id))
+    }
+}
+
+impl Group {
+    fn oscore_keys<C: Crypto>(&self, member: &Member) -> Result<OscoreKeys, GroupError> {
+        let tree = &self.tree;
+        let keys = oscore::keys::<C>(&self.config, tree.group(), tree.seed(), tree.epoch());
+        let mut keys = keys.ok_or_else(|| GroupError::OtherProtocol(self.name.clone()))?;
+        keys.sender_id = member.oscore.as_ref().and_then(|record| record.id).map(sender_id_of);
+        Ok(keys)
+    }
+}

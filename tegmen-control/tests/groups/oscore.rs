@@ -1,0 +1,392 @@
+//! Tests of the Group Manager of Group OSCORE groups: Sender IDs and Group Identifiers that are never repeated, joins
+//! over real sockets, and attacks.
+
+use super::server::{SHARED_KEY, World};
+use super::world::{Devices, LAMPS, Scene, config, member, wait};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use tegmen::buf::Frame;
+use tegmen::coap::{Builder, Code, MessageType};
+use tegmen::crypto::{Crypto as _, Curve, SignatureScheme};
+use tegmen::oscore::group::{Mode, Replies};
+use tegmen::oscore::{UnprotectError, Unprotected};
+use tegmen_control::group::{Controller, GroupConfig, GroupError, NewMember, Protocol};
+use tegmen_host::client::{ClientConfig, Response, Session};
+use tegmen_host::contexts::{StoredMember, member_keys};
+use tegmen_host::controller::{self, ControllerError, OscoreJoining};
+use tegmen_host::group::groupcomm::oscore::{
+    OscoreChallenge, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession, Roles,
+};
+use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GroupcommError};
+use tegmen_store::{Database, backup};
+use tegmen_trust::provider::HostCrypto;
+
+const SWITCH: u64 = 2;
+const LAMP: u64 = 4;
+const MONITOR: u64 = 8;
+
+/// Returns the configuration of a Group OSCORE group with 8 members.
+fn oscore(scheme: SignatureScheme) -> GroupConfig {
+    GroupConfig { protocol: Protocol::Oscore, signature: Some(scheme), ..config() }
+}
+
+fn roles(number: u64) -> Roles {
+    Roles::of_number(number).unwrap()
+}
+
+/// Returns a new member with a key pair of its own.
+fn new(name: &str, number: u64) -> NewMember {
+    let private = member_keys::draw(&mut HostCrypto::from_os().unwrap(), Curve::Ed25519).unwrap();
+    let credential = member_keys::credential(name, &member_keys::public_of(Curve::Ed25519, &private).unwrap());
+    NewMember { address: None, public_key: Some(credential), roles: Some(roles(number)), ..member(name, 1, false) }
+}
+
+/// The Group Identifiers that a group had, and the Sender IDs that it gave, each once.
+#[derive(Default)]
+struct Given {
+    gids: BTreeSet<Vec<u8>>,
+    secrets: BTreeSet<Vec<u8>>,
+    ids: BTreeSet<Vec<u8>>,
+}
+
+impl Given {
+    /// Notes that a change gave this member a Sender ID, and began an epoch.
+    fn note<C: tegmen::crypto::Crypto>(&mut self, controller: &Controller<Database, C>, name: &str) {
+        let (keys, _) = wait(controller.oscore_keys(LAMPS, name)).unwrap();
+        assert!(self.ids.insert(keys.sender_id.clone().unwrap()), "{name} has a Sender ID of another member");
+        self.epoch(&keys);
+    }
+
+    fn epoch(&mut self, keys: &OscoreKeys) {
+        assert!(self.gids.insert(keys.gid.clone()), "the Group Identifier is repeated");
+        assert!(self.secrets.insert(keys.master_secret.to_vec()), "the Master Secret is repeated");
+    }
+}
+
+#[test]
+fn a_sender_id_is_never_given_twice_and_no_gid_is_repeated() {
+    let scene = Scene::new("oscore-ids");
+    let (devices, database) = (Devices::new(), scene.database());
+    let mut controller = devices.controller(database.clone());
+    wait(controller.create(LAMPS, oscore(SignatureScheme::ED25519), &[])).unwrap();
+    let mut given = Given::default();
+    for round in 0..3 {
+        for name in ["hall", "porch"] {
+            wait(controller.admit(LAMPS, &new(name, LAMP))).unwrap();
+            given.note(&controller, name);
+        }
+        // It joins again while it is a member, and gets another Sender ID on its own request.
+        wait(controller.admit(LAMPS, &new("hall", LAMP))).unwrap();
+        given.note(&controller, "hall");
+        let (_, id) = wait(controller.renew_sender_id(LAMPS, "hall")).unwrap();
+        given.note(&controller, "hall");
+        assert!(given.ids.contains(&id));
+        // A second controller of the store, which knows nothing of the first one, and the first one after it.
+        let other = devices.controller(database.clone());
+        wait(other.admit(LAMPS, &new("attic", SWITCH))).unwrap();
+        given.note(&other, "attic");
+        wait(controller.rekey(LAMPS)).unwrap();
+        let kept = wait(controller.oscore_keys(LAMPS, "attic")).unwrap().0;
+        given.epoch(&kept);
+        assert!(given.ids.contains(&kept.sender_id.unwrap()), "a new epoch keeps the Sender IDs");
+        for name in ["hall", "porch", "attic"] {
+            wait(controller.evict(LAMPS, name)).unwrap();
+        }
+        // A controller that was killed, and starts again.
+        if round == 1 {
+            drop(controller);
+            controller = devices.controller(database.clone());
+        }
+    }
+    assert_eq!(given.ids.len(), 15);
+}
+
+#[test]
+fn a_restored_backup_never_repeats_a_gid_or_a_sender_id() {
+    let scene = Scene::new("oscore-restored");
+    let (devices, database) = (Devices::new(), scene.database());
+    let controller = devices.controller(database.clone());
+    wait(controller.create(LAMPS, oscore(SignatureScheme::ED25519), &[])).unwrap();
+    wait(controller.admit(LAMPS, &new("hall", LAMP))).unwrap();
+    let file = scene.0.join("backup");
+    database.backup(&file).unwrap();
+    let mut given = Given::default();
+    given.note(&controller, "hall");
+    // These were given after the backup.
+    wait(controller.admit(LAMPS, &new("porch", LAMP))).unwrap();
+    given.note(&controller, "porch");
+    drop((controller, database));
+    let restored = scene.0.join("restored.db");
+    backup::restore(&file, &restored, scene.options()).unwrap();
+    let database = Database::open_with(&restored, scene.options()).unwrap();
+    let controller = devices.controller(database);
+    let refused =
+        |result: Result<(), GroupError>| assert!(matches!(result, Err(GroupError::Restored(_))), "{result:?}");
+    refused(wait(controller.admit(LAMPS, &new("attic", LAMP))).map(drop));
+    refused(wait(controller.oscore_keys(LAMPS, "hall")).map(drop));
+    refused(wait(controller.renew_sender_id(LAMPS, "hall")).map(drop));
+    refused(wait(controller.rekey(LAMPS)).map(drop));
+    // A new group of the same name has other Group Identifiers and secrets.
+    wait(controller.delete(LAMPS, None)).unwrap();
+    wait(controller.create(LAMPS, oscore(SignatureScheme::ED25519), &[])).unwrap();
+    for name in ["hall", "porch"] {
+        wait(controller.admit(LAMPS, &new(name, LAMP))).unwrap();
+        given.epoch(&wait(controller.oscore_keys(LAMPS, name)).unwrap().0);
+    }
+}
+
+#[test]
+fn a_group_takes_members_of_its_own_protocol_alone() {
+    let scene = Scene::new("oscore-kinds");
+    let (devices, database) = (Devices::new(), scene.database());
+    let controller = devices.controller(database);
+    let wrong = GroupConfig { signature: None, ..oscore(SignatureScheme::ED25519) };
+    assert!(matches!(wait(controller.create(LAMPS, wrong, &[])), Err(GroupError::Config(_))));
+    let p256 = oscore(SignatureScheme::ECDSA_SECP256R1_SHA256);
+    wait(controller.create(LAMPS, p256, &[])).unwrap();
+    wait(controller.create("axiom", config(), &[])).unwrap();
+    let admitted = |group, new| wait(controller.admit(group, &new)).map(drop);
+    assert!(matches!(admitted("axiom", new("hall", LAMP)), Err(GroupError::OtherProtocol(_))));
+    assert!(matches!(admitted(LAMPS, member("hall", 1, true)), Err(GroupError::OtherProtocol(_))));
+    assert!(matches!(admitted(LAMPS, new("hall", LAMP)), Err(GroupError::OtherCredential(_))), "a key on Ed25519");
+    let other_name = NewMember { name: "porch".to_owned(), ..new("hall", LAMP) };
+    assert!(matches!(admitted(LAMPS, other_name), Err(GroupError::OtherCredential(_))));
+    assert!(matches!(wait(controller.parameters(LAMPS, "hall")), Err(GroupError::OtherProtocol(_))));
+    assert!(matches!(wait(controller.oscore_keys("axiom", "hall")), Err(GroupError::OtherProtocol(_))));
+    // A monitor has no Sender ID and no credential, and gets the keys of the group.
+    let monitor = NewMember { public_key: None, ..new("hall", MONITOR) };
+    admitted(LAMPS, monitor).unwrap();
+    let (keys, _) = wait(controller.oscore_keys(LAMPS, "hall")).unwrap();
+    assert_eq!((keys.sender_id, keys.curve, keys.number), (None, Curve::P256, 2));
+    assert!(matches!(wait(controller.renew_sender_id(LAMPS, "hall")), Err(GroupError::NoSenderId(_))));
+}
+
+/// A member of the group of a [`World`], which has joined over a session.
+struct Joined {
+    controller: controller::Controller,
+    dir: PathBuf,
+}
+
+impl World {
+    fn oscore_controller(&self, name: &str) -> controller::Controller {
+        let uri = format!("coaps://{}/ace-group/lamps", self.server.addresses()[0].address);
+        controller::Controller::of_group(&uri, ClientConfig::psk(name, SHARED_KEY)).unwrap()
+    }
+
+    async fn try_join(&self, name: &str, number: u64) -> Result<Joined, ControllerError> {
+        let (controller, dir) = (self.oscore_controller(name), self.scene.0.join(name));
+        let joining = OscoreJoining { name: name.to_owned(), roles: roles(number), allow: None };
+        controller.join_oscore(&dir, &joining).await?;
+        Ok(Joined { controller, dir })
+    }
+
+    async fn joined(&self, name: &str, number: u64) -> Joined {
+        self.try_join(name, number).await.unwrap()
+    }
+}
+
+impl Joined {
+    fn open(&self) -> StoredMember {
+        StoredMember::open(&self.dir).unwrap()
+    }
+}
+
+/// Protects a request to all members.
+fn ask(member: &mut StoredMember) -> Vec<u8> {
+    let mut storage = [0; 400];
+    let mut frame = Frame::new(&mut storage, 200);
+    let mut builder = Builder::new(&mut frame, MessageType::NonConfirmable, Code::PUT, 1, b"t").unwrap();
+    builder.payload(b"on").unwrap();
+    let crypto = &mut HostCrypto::from_os().unwrap();
+    member.context.protect_request(crypto, Mode::Group, [Replies::default(); 3], &mut frame).unwrap();
+    frame.finish().to_vec()
+}
+
+/// Returns the payload of a request that a member opens. The request may have to be repeated with an Echo option.
+fn opened(member: &mut StoredMember, request: &[u8]) -> Result<Vec<u8>, UnprotectError> {
+    let crypto = &mut HostCrypto::from_os().unwrap();
+    let mut request = request.to_vec();
+    let StoredMember { context, recipients, .. } = member;
+    match context.unprotect_request(crypto, recipients.as_mut_slice(), &mut request)? {
+        Unprotected::Fresh(message, _) => Ok(message.payload().to_vec()),
+        Unprotected::Unverified(message, _) => Ok(message.payload().to_vec()),
+    }
+}
+
+#[tokio::test]
+async fn members_join_talk_follow_new_keys_and_leave() {
+    for scheme in [SignatureScheme::ED25519, SignatureScheme::ECDSA_SECP256R1_SHA256] {
+        let world = World::new(&format!("oscore-{}", scheme.0), oscore(scheme), false).await;
+        let hall = world.joined("hall", LAMP).await;
+        let switch = world.joined("switch", SWITCH).await;
+        // The hall joined first, so it asks for the keys of the epoch that began with the switch.
+        assert!(hall.controller.update_oscore(&hall.dir).await.unwrap());
+        assert!(!hall.controller.update_oscore(&hall.dir).await.unwrap(), "the keys are current");
+        let (mut of_hall, mut of_switch) = (hall.open(), switch.open());
+        assert_eq!(of_hall.context.gid(), of_switch.context.gid());
+        let request = ask(&mut of_switch);
+        assert_eq!(opened(&mut of_hall, &request).unwrap(), b"on");
+        drop((of_hall, of_switch));
+
+        // Each member keeps its Sender ID in the next epoch.
+        world.controller.rekey("lamps").await.unwrap();
+        let of_switch = switch.open();
+        let before = (of_switch.context.gid().to_vec(), *of_switch.context.id());
+        drop(of_switch);
+        assert!(switch.controller.update_oscore(&switch.dir).await.unwrap());
+        let of_switch = &mut switch.open();
+        assert_eq!((of_switch.context.id(), before.0 == of_switch.context.gid()), (&before.1, false));
+        let request = ask(of_switch);
+        assert!(matches!(opened(&mut hall.open(), &request), Err(UnprotectError::UnknownContext)));
+        assert!(hall.controller.update_oscore(&hall.dir).await.unwrap());
+        assert_eq!(opened(&mut hall.open(), &request).unwrap(), b"on");
+
+        let session = world.device("hall").await;
+        let leaf = world.controller.node("lamps", "hall").await.unwrap();
+        hall.controller.leave_oscore(&leaf.to_string()).await.unwrap();
+        let refused = session.get("/ace-group/lamps").await.unwrap();
+        assert_eq!((refused.code, refused.payload), (Code::FORBIDDEN, GroupcommError::NotAMember.encode()));
+    }
+}
+
+async fn post(session: &Session, request: &OscoreJoinRequest) -> Response {
+    session.post("/ace-group/lamps", &request.encode()).content_format(GROUPCOMM_CBOR).await.unwrap()
+}
+
+fn request(number: u64) -> OscoreJoinRequest {
+    OscoreJoinRequest { group: "lamps".to_owned(), roles: roles(number), creds: None, possession: None }
+}
+
+#[tokio::test]
+async fn a_join_with_the_credential_of_another_member_is_refused() {
+    let world = World::new("oscore-possession", oscore(SignatureScheme::ED25519), false).await;
+    let crypto = &mut HostCrypto::from_os().unwrap();
+    let pair = |crypto: &mut HostCrypto, name: &str| {
+        let private = member_keys::draw(crypto, Curve::Ed25519).unwrap();
+        (member_keys::credential(name, &member_keys::public_of(Curve::Ed25519, &private).unwrap()), private)
+    };
+    let (hall, porch) = (world.device("hall").await, world.device("porch").await);
+    let challenge = async |session: &Session| {
+        let reply = post(session, &request(LAMP)).await;
+        assert_eq!(reply.code, Code::BAD_REQUEST);
+        OscoreChallenge::parse(&reply.payload).unwrap()
+    };
+    let proved = |crypto: &mut HostCrypto, nonce: &[u8], credential: &[u8], private| {
+        let ours = (credential.to_vec(), Curve::Ed25519, private);
+        let mut own = [0; 8];
+        crypto.random(&mut own);
+        let proof = OscorePossession::prove(crypto, &request(LAMP), nonce, own, ours).unwrap();
+        OscoreJoinRequest { possession: Some(proof), ..request(LAMP) }
+    };
+    let (of_hall, hall_key) = pair(crypto, "hall");
+    let nonce = challenge(&hall).await.nonce;
+    let right = proved(crypto, &nonce, &of_hall, &hall_key);
+    assert_eq!(post(&hall, &right).await.code, Code::CREATED);
+
+    // The porch has seen the request of the hall, and repeats it; or it puts its own name on the key of the hall.
+    let refusal = |error: GroupcommError| (Code::BAD_REQUEST, error.encode());
+    let answer = async |request: &OscoreJoinRequest| {
+        let reply = post(&porch, request).await;
+        (reply.code, reply.payload)
+    };
+    let (stolen, other_key) = (pair(crypto, "porch").0, pair(crypto, "porch").1);
+    let nonce = challenge(&porch).await.nonce;
+    assert_eq!(answer(&right).await, refusal(GroupcommError::OtherCredential));
+    let without_key = proved(crypto, &nonce, &stolen, &other_key);
+    assert_eq!(answer(&without_key).await, refusal(GroupcommError::NoPossession));
+    // A right signature over the nonce that the hall received.
+    let (of_porch, porch_key) = pair(crypto, "porch");
+    let of_other_nonce = proved(crypto, &challenge(&hall).await.nonce, &of_porch, &porch_key);
+    assert_eq!(answer(&of_other_nonce).await, refusal(GroupcommError::NoPossession));
+    assert_eq!(world.controller.show("lamps").await.unwrap().size, 1, "nobody else has joined");
+    let right = proved(crypto, &nonce, &of_porch, &porch_key);
+    assert_eq!(post(&porch, &right).await.code, Code::CREATED);
+}
+
+#[tokio::test]
+async fn a_member_without_the_right_to_a_role_is_refused() {
+    let world = World::new("oscore-rights", oscore(SignatureScheme::ED25519), false).await;
+    let forbidden = |result: Result<Joined, ControllerError>| {
+        assert!(matches!(result, Err(ControllerError::Forbidden { code: Code::FORBIDDEN, .. })));
+    };
+    forbidden(world.try_join("hall", SWITCH).await);
+    forbidden(world.try_join("hall", SWITCH | LAMP).await);
+    forbidden(world.try_join("switch", LAMP).await);
+    forbidden(world.try_join("oven", MONITOR).await);
+    assert!(world.logged("hall asks to be a requester of the group lamps"));
+    assert_eq!(world.controller.show("lamps").await.unwrap().epoch, 1, "nothing has changed");
+    for path in ["", "/num", "/creds", "/kdc-cred", "/nodes/8"] {
+        let response = world.device("oven").await.get(&format!("/ace-group/lamps{path}")).await.unwrap();
+        assert_eq!((response.code, response.payload.as_slice()), (Code::FORBIDDEN, [].as_slice()), "{path}");
+    }
+    // The hall may join, and is no member yet.
+    let hall = world.device("hall").await;
+    for path in ["", "/num", "/creds", "/kdc-cred", "/nodes/8"] {
+        let response = hall.get(&format!("/ace-group/lamps{path}")).await.unwrap();
+        assert_eq!((response.code, response.payload), (Code::FORBIDDEN, GroupcommError::NotAMember.encode()), "{path}");
+    }
+    let axiom = super::server::post(&hall, "/ace-group/lamps", &super::server::join(2, false)).await;
+    assert_eq!(axiom.code, Code::BAD_REQUEST, "a request of Axiom");
+}
+
+#[tokio::test]
+async fn the_resources_of_a_member_have_its_keys_and_no_others() {
+    let world = World::new("oscore-resources", oscore(SignatureScheme::ED25519), false).await;
+    world.joined("hall", LAMP).await;
+    world.joined("switch", SWITCH).await;
+    let (hall, path) = (world.device("hall").await, "/ace-group/lamps");
+    let nodes = |leaf: u32| format!("{path}/nodes/{leaf}");
+    let own = nodes(world.controller.node("lamps", "hall").await.unwrap());
+    let other = nodes(world.controller.node("lamps", "switch").await.unwrap());
+    let keys = OscoreKeys::parse(&hall.get(path).await.unwrap().payload).unwrap();
+    assert_eq!((keys.number, keys.sender_id), (3, None), "the keys of the group alone");
+    let keys = OscoreKeys::parse(&hall.get(&own).await.unwrap().payload).unwrap();
+    assert_eq!((keys.gid.len(), keys.sender_id), (8, Some(vec![0])));
+    for code in [hall.get(&other).await, hall.delete(&other).await, hall.post(&other, b"").await] {
+        assert_eq!(code.unwrap().code, Code::FORBIDDEN);
+    }
+    assert_eq!(hall.get("/ace-group/lamps/num").await.unwrap().payload, [3]);
+    let creds = OscoreCreds::parse(&hall.get("/ace-group/lamps/creds").await.unwrap().payload).unwrap();
+    assert!(matches!(creds.creds.as_slice(), [cred] if cred.id == [1] && cred.roles == roles(SWITCH)));
+    let filter = OscoreFilter { roles: vec![LAMP], ..OscoreFilter::default() }.encode();
+    let fetched = hall.request(Code::FETCH, "/ace-group/lamps/creds").payload(&filter).content_format(GROUPCOMM_CBOR);
+    assert_eq!(OscoreCreds::parse(&fetched.await.unwrap().payload).unwrap().creds, []);
+
+    // Another Sender ID begins an epoch, in which the old one is stale.
+    let renewed = hall.post(&own, b"").await.unwrap();
+    assert_eq!((renewed.code, renewed.payload), (Code::CHANGED, vec![0xa1, 0x15, 0x41, 2]));
+    let stale = hall.request(Code::FETCH, "/ace-group/lamps/stale-sids").payload(&[3]).content_format(GROUPCOMM_CBOR);
+    assert_eq!(stale.await.unwrap().payload, [0x81, 0x41, 0]);
+}
+
+#[tokio::test]
+async fn an_evicted_member_has_no_keys_of_the_next_gid() {
+    let world = World::new("oscore-evicted", oscore(SignatureScheme::ED25519), false).await;
+    let hall = world.joined("hall", LAMP).await;
+    let porch = world.joined("porch", LAMP).await;
+    let switch = world.joined("switch", SWITCH).await;
+    for member in [&hall, &porch] {
+        member.controller.update_oscore(&member.dir).await.unwrap();
+    }
+    let before = ask(&mut hall.open());
+    assert_eq!(opened(&mut porch.open(), &before).unwrap(), b"on", "before its eviction it is a member");
+
+    world.controller.evict("lamps", "hall").await.unwrap();
+    let refused = hall.controller.update_oscore(&hall.dir).await;
+    assert!(matches!(refused, Err(ControllerError::NotAMember(_))));
+    for member in [&porch, &switch] {
+        member.controller.update_oscore(&member.dir).await.unwrap();
+    }
+    let request = ask(&mut switch.open());
+    assert!(matches!(opened(&mut hall.open(), &request), Err(UnprotectError::UnknownContext)));
+    // It knows the Group Identifier from the message, and writes it into its file.
+    let text = std::fs::read_to_string(hall.dir.join("context.toml")).unwrap();
+    let hex = |gid: &[u8]| gid.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let (old, new) = (hex(hall.open().context.gid()), hex(switch.open().context.gid()));
+    std::fs::write(hall.dir.join("context.toml"), text.replace(&old, &new)).unwrap();
+    assert_eq!(hall.open().context.gid(), switch.open().context.gid());
+    assert!(matches!(opened(&mut hall.open(), &request), Err(UnprotectError::NotAuthentic)));
+    let forged = ask(&mut hall.open());
+    assert!(matches!(opened(&mut porch.open(), &forged), Err(UnprotectError::UnknownMember)));
+    assert_eq!(opened(&mut porch.open(), &request).unwrap(), b"on");
+}
