@@ -1,4 +1,4 @@
-//! `tegmen group`: groups that Axiom protects. An operator creates groups at their controller, and adds and evicts
+//! `tegmen group`: groups that Axiom or Group OSCORE protects. An operator creates groups at their controller, and adds and evicts
 //! members. A member joins a group at its controller, sends requests to the group, and leaves the group. Other members
 //! run `tegmen serve --member`, which answers these requests.
 
@@ -6,6 +6,7 @@ mod answers;
 mod join;
 mod observe;
 mod operator;
+mod oscore;
 mod send;
 mod send_image;
 mod sender;
@@ -14,6 +15,7 @@ use crate::output::{Failure, Output};
 use clap::{Args, Subcommand};
 use std::path::Path;
 use std::process::ExitCode;
+use tegmen_host::controller::ControllerError;
 use tegmen_host::group::Membership;
 
 #[derive(Args)]
@@ -28,6 +30,8 @@ enum Command {
     Operator(operator::Command),
     /// Join a group at its controller, and keep the membership in a directory.
     Join(join::Join),
+    /// Ask the controller for the current keys of a member of a Group OSCORE group.
+    Update(oscore::Update),
     /// Send a request to a group, print the answer of each member, and name the members that did not answer.
     Send(send::Send),
     /// Send a firmware image to all members of a group, in blocks, and send again the blocks that a member lacks.
@@ -41,6 +45,7 @@ impl Group {
         match self.command {
             Command::Operator(command) => command.run(out),
             Command::Join(join) => join.run(out),
+            Command::Update(update) => update.run(out),
             Command::Send(send) => send.run(out),
             Command::SendImage(send) => send.run(out),
             Command::Leave(leave) => leave.run(out),
@@ -51,4 +56,13 @@ impl Group {
 /// Opens the membership in a directory.
 fn open(state: &Path) -> Result<Membership, Failure> {
     Membership::open(state).map_err(|error| Failure::usage(format!("--state: {error}")))
+}
+
+/// Makes the error for a failure at the controller. The exit code is 2 if no request was sent to the controller.
+fn failure(error: ControllerError) -> Failure {
+    match error {
+        ControllerError::Name(_) | ControllerError::Uri(_) | ControllerError::Membership(_) => Failure::usage(error),
+        ControllerError::Unreachable { source, .. } => Failure::request(source),
+        other => Failure::new(other),
+    }
 }

@@ -263,7 +263,7 @@ fn run(
         let _following = running.follow_revocations();
         let http = running.serve_http().await?;
         running.administer().await?;
-        running.members.follow(&log);
+        running.follow_members(&log);
         let mut ended = std::pin::pin!(ended);
         let mut alive = std::pin::pin!(keep_alive(&shown, manager));
         manager.report(&format!("READY=1\nSTATUS={} resources", running.resources()));

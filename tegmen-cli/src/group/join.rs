@@ -1,6 +1,6 @@
 //! `tegmen group join` and `leave`.
 
-use super::open;
+use super::{failure, open};
 use crate::connect::Connect;
 use crate::output::{Failure, Output, printable, runtime};
 use clap::Args;
@@ -9,8 +9,10 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tegmen_host::contexts::is_member;
 use tegmen_host::controller::{Controller, ControllerError, Joining};
 use tegmen_host::credentials::is_rule;
+use tegmen_host::group::groupcomm::oscore::Roles;
 use tegmen_host::group::member_file::MemberFile;
 use tegmen_host::group::{MemberSettings, Membership};
 use tegmen_host::uri::Uri;
@@ -20,6 +22,7 @@ use tegmen_store::files::{beside, rename, sync_directory};
 #[command(after_help = "Examples:\n  \
     tegmen group join coaps://controller.example/ace-group/lamps --state hall --credentials hall.toml\n  \
     tegmen group join coaps://controller.example/ace-group/lamps --state switch --send --interface eth0 --credentials switch.toml\n  \
+    tegmen group join coaps://controller.example/ace-group/lights --group-oscore --state hall --credentials hall.toml\n  \
     tegmen group join --file hall.member --state hall\n\n\
     The responses of the member come from its address, so it has to be an address of this machine that no other member has.")]
 pub(crate) struct Join {
@@ -34,6 +37,9 @@ pub(crate) struct Join {
     /// messages of the group.
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
+    /// The group is a Group OSCORE group. The directory is then for the option --oscore of tegmen serve, get and put.
+    #[arg(long, conflicts_with_all = ["file", "address", "interface"])]
+    group_oscore: bool,
     /// The source address of this member's responses. Default: the address from which this machine reaches the
     /// controller.
     #[arg(long, value_name = "IP")]
@@ -65,21 +71,17 @@ pub(crate) struct Leave {
     connect: Connect,
 }
 
-/// Makes the error for a failure at the controller. The exit code is 2 if no request was sent to the controller.
-pub(super) fn failure(error: ControllerError) -> Failure {
-    match error {
-        ControllerError::Name(_) | ControllerError::Uri(_) | ControllerError::Membership(_) => Failure::usage(error),
-        ControllerError::Unreachable { source, .. } => Failure::request(source),
-        other => Failure::new(other),
-    }
-}
-
 impl Join {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         if let Some(wrong) = self.allow.iter().find(|rule| !is_rule(rule)) {
             return Err(Failure::usage(format!("--allow {wrong}: write it as 'PUT /light'")));
         }
         let allow = (!self.allow.is_empty()).then(|| self.allow.clone());
+        if self.group_oscore {
+            let uri = self.uri.as_deref().unwrap_or_default();
+            let roles = Roles { requester: self.send, responder: !self.no_listen, monitor: false };
+            return super::oscore::join((uri, &self.state), roles, allow, &self.connect, out);
+        }
         let settings = MemberSettings { interface: self.interface.clone(), allow, ..MemberSettings::default() };
         let membership = match &self.file {
             Some(file) => provisioned(file, &self.state, settings)?,
@@ -136,6 +138,9 @@ fn provisioned(file: &PathBuf, state: &Path, settings: MemberSettings) -> Result
 
 impl Leave {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        if is_member(&self.state) {
+            return super::oscore::leave(&self.state, &self.connect, out);
+        }
         let membership = open(&self.state)?;
         let name = membership.name().to_owned();
         let uri = membership.settings().controller.ok_or_else(|| {

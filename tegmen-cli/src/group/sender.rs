@@ -1,6 +1,6 @@
 //! The common options of the commands that send to a group, and the steps before their first request.
 
-use super::join::failure;
+use super::failure;
 use super::open;
 use crate::connect::{Connect, seconds};
 use crate::output::Failure;

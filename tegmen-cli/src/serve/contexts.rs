@@ -5,7 +5,7 @@ use super::options::Keys;
 use crate::output::Failure;
 use tegmen::identity::Principal;
 use tegmen_control::resource_server::Tokens;
-use tegmen_host::contexts::{AgreedContexts, Contexts};
+use tegmen_host::contexts::{AgreedContexts, Contexts, FollowedMember};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::edhoc::{EdhocServer, read_key, read_peers};
 use tegmen_host::group::Group;
@@ -25,6 +25,11 @@ impl ServedContexts {
     /// Returns the number of contexts that were loaded from files.
     pub(super) fn len(&self) -> usize {
         self.contexts.len()
+    }
+
+    /// Returns the contexts of groups.
+    pub(super) fn members(&self) -> Vec<FollowedMember> {
+        self.contexts.members().to_vec()
     }
 
     /// Returns the store of the contexts that EDHOC makes while the server runs.

@@ -1,17 +1,19 @@
-//! The memberships of the server in groups that Axiom protects, as a part of `tegmen serve`.
+//! The memberships of the server in groups that Axiom or Group OSCORE protects, as a part of `tegmen serve`.
 
 use super::options::Groups;
 use crate::log::{Level, Log};
 use crate::output::Failure;
 use serde_json::json;
 use tegmen_host::client::{ClientConfig, ClientKey};
-use tegmen_host::controller::{Controller, Pace};
+use tegmen_host::contexts::FollowedMember;
+use tegmen_host::controller::{Controller, ControllerError, OscorePace, Pace};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::Membership;
 
 /// The open memberships, and the pre-shared key with which the members request keys from their controllers.
 pub(super) struct Members {
     pub(super) memberships: Vec<Membership>,
+    oscore: Vec<FollowedMember>,
     key: Option<ClientKey>,
 }
 
@@ -33,8 +35,8 @@ impl Groups {
         Ok(Some(ClientKey { identity: identity.clone(), key: keys.current.key }))
     }
 
-    /// Opens the memberships in the directories that the options name.
-    pub(super) fn members(&self) -> Result<Members, Failure> {
+    /// Opens the memberships in the directories that the options name. `oscore` are the contexts of Group OSCORE groups.
+    pub(super) fn members(&self, oscore: Vec<FollowedMember>) -> Result<Members, Failure> {
         let open = |dir: &std::path::PathBuf| {
             let opened = Membership::open(dir).map_err(|error| Failure::usage(format!("--member: {error}")))?;
             match opened.address() {
@@ -46,13 +48,14 @@ impl Groups {
             }
         };
         let memberships = self.member.iter().map(open).collect::<Result<_, _>>()?;
-        Ok(Members { memberships, key: self.member_key().map_err(Failure::usage)? })
+        Ok(Members { memberships, oscore, key: self.member_key().map_err(Failure::usage)? })
     }
 }
 
 impl Members {
     /// Logs the memberships, and starts to keep their keys up to date. Call this in the context of a runtime.
-    pub(super) fn follow(&self, log: &Log) {
+    pub(super) fn follow(&self, credentials: &Credentials, log: &Log) {
+        self.oscore.iter().for_each(|member| self.follow_oscore(member, credentials, log));
         for membership in &self.memberships {
             let (name, group, epoch) = (membership.name(), membership.group(), membership.epoch());
             log.always(
@@ -72,6 +75,45 @@ impl Members {
                     || json!({ "event": "member", "group": name, "follows": false }),
                 ),
             }
+        }
+    }
+
+    /// Starts to keep the keys of a member of a Group OSCORE group up to date, if the group has a Group Manager.
+    fn follow_oscore(&self, member: &FollowedMember, credentials: &Credentials, log: &Log) {
+        let config = ClientConfig::default().with(|config| config.trust.key.clone_from(&self.key));
+        let dir = member.dir().display().to_string();
+        let failed = |log: &Log, why: &str| {
+            log.event(
+                Level::Warn,
+                || format!("member of a Group OSCORE group in {dir}: {why}"),
+                || json!({ "event": "member", "dir": dir, "error": why }),
+            );
+        };
+        match Controller::of_oscore_member(member.dir(), config) {
+            Ok(None) => {}
+            Ok(Some(_)) if self.key.is_none() => {
+                failed(log, "it cannot get the keys of a later epoch: give --member-credentials");
+            }
+            Ok(Some(controller)) => {
+                let (member, credentials, log) = (member.clone(), credentials.clone(), log.clone());
+                let dir = dir.clone();
+                tokio::spawn(async move {
+                    let report = |followed: Result<(), &ControllerError>| match followed {
+                        Ok(()) => log.event(
+                            Level::Info,
+                            || format!("member of a Group OSCORE group in {dir}: new keys"),
+                            || json!({ "event": "member", "dir": dir, "keys": "new" }),
+                        ),
+                        Err(error) => log.event(
+                            Level::Warn,
+                            || format!("member of a Group OSCORE group in {dir}: {error}"),
+                            || json!({ "event": "member", "dir": dir, "error": error.to_string() }),
+                        ),
+                    };
+                    controller.follow_oscore(&member, &credentials, OscorePace::default(), report).await;
+                });
+            }
+            Err(error) => failed(log, &error.to_string()),
         }
     }
 }

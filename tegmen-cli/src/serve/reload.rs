@@ -78,7 +78,7 @@ pub(super) struct Running {
     device: Option<DelegatedDevice>,
     tokens: Option<Tokens>,
     proxy: Option<Proxy>,
-    pub(super) members: Members,
+    members: Members,
     /// A sender of new certificates to the interface for administrators; `None` if the interface is not served.
     admin: Option<watch::Sender<Arc<Tls>>>,
     credentials: Credentials,
@@ -131,7 +131,7 @@ impl Running {
         let made = sections.served.make(&Made::new()).map_err(all)?;
         let state = sections.sessions.state.as_deref().map(Database::open).transpose().map_err(Failure::usage)?;
         let mut contexts = sections.keys.open_contexts(state.as_ref(), &credentials)?;
-        let count = contexts.len();
+        let (count, oscore) = (contexts.len(), contexts.members());
         let format = if out.json { Format::Json } else { sections.log.log };
         let log = Log::start(sections.log.level(), format).map_err(Failure::io)?;
         log.take_traces();
@@ -140,7 +140,7 @@ impl Running {
         let delegation = sections.delegation.open(access.as_ref(), &log)?;
         let device = sections.delegated.open(&credentials, &log)?;
         let tokens = sections.resource_server.open(&credentials, &mut contexts, &log)?;
-        let members = sections.groups.members()?;
+        let members = sections.groups.members(oscore)?;
         let mut config = sections.config(contexts, state, access.as_ref().map(Role::device_keys))?;
         config.memberships.clone_from(&members.memberships);
         config.delegate = delegation.as_ref().map(|role| Arc::clone(&role.server) as _);
@@ -238,6 +238,11 @@ impl Running {
     /// directory. The task runs on the runtime until the returned value is dropped.
     pub(super) fn register(&self) -> JoinSet<()> {
         self.sections().directory.start(&self.application, &self.log)
+    }
+
+    /// Logs the memberships in groups, and starts to keep their keys up to date. Call this in the context of a runtime.
+    pub(super) fn follow_members(&self, log: &Log) {
+        self.members.follow(&self.credentials, log);
     }
 
     /// Starts a task that reads the list of revoked tokens, if the server is a resource server and its options name the

@@ -1,0 +1,172 @@
+//! Tests a Group OSCORE group with processes: the Group Manager is a server with a store, and the members join it, talk
+//! over IPv4 multicast, follow its new keys, and refuse a member that it evicted.
+#![cfg(target_os = "linux")]
+
+#[path = "works/commands.rs"]
+mod commands;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/operator.rs"]
+mod operator;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/process.rs"]
+mod process;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "works/server_files.rs"]
+mod server_files;
+#[allow(dead_code, reason = "each test uses its part")]
+mod works;
+
+use commands::{ALL, OPTIONS, Operator};
+use operator::secret;
+use process::wait;
+use serde_json::Value;
+use server_files::write_keys;
+use std::path::Path;
+use std::process::Command;
+use works::{Scene, Server};
+
+const POLICY: &str = r#"[[rule]]
+subject = ["switch", "attic", "hall", "porch"]
+publisher = "controller"
+allow = "POST /ace-group/lights"
+
+[[rule]]
+subject = ["switch", "attic"]
+publisher = "controller"
+allow = "POST /ace-group/lights/requester"
+
+[[rule]]
+subject = ["hall", "porch"]
+publisher = "controller"
+allow = "POST /ace-group/lights/responder"
+"#;
+const GROUP: &str = "239.255.79.1%127.0.0.1";
+const PORT: &str = "20793";
+const HALL: &str = "127.0.0.2";
+const PORCH: &str = "127.0.0.3";
+
+/// Starts the Group Manager at this port of 127.0.0.1.
+fn manager<'s>(scene: &'s Scene, port: &str) -> (Server, Operator<'s>) {
+    let listen = ["serve", "--listen", "127.0.0.1", "--port", port, "--plain-port", "0"];
+    let options = format!("{OPTIONS} --group-controller controller --policy policy.toml");
+    let options: Vec<&str> = listen.into_iter().chain(options.split(' ')).collect();
+    let server = Server::spawn(&scene.0, &options, 2);
+    let operator = Operator { dir: &scene.0, server: format!("https://localhost:{}", server.addresses[1].port()) };
+    (server, operator)
+}
+
+/// Starts a lamp at this address.
+fn lamp(dir: &Path, name: &str, address: &str) -> Server {
+    let credentials = format!("{name}.toml");
+    let options = ["--no-secure", "--value", "/on=no", "--leisure", "1", "--plain-port", PORT, "--group", GROUP];
+    let own = ["serve", "--oscore", name, "--member-credentials", &credentials, "--listen", address];
+    Server::spawn(dir, &[own.as_slice(), &options].concat(), 1)
+}
+
+/// Runs `tegmen` with these arguments. Returns true if it succeeds, and its output.
+fn tegmen(dir: &Path, arguments: &str) -> (bool, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_tegmen")).args(arguments.split_whitespace()).current_dir(dir).output();
+    let output = output.unwrap();
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+    (output.status.success(), text)
+}
+
+fn succeeds(dir: &Path, arguments: &str) -> String {
+    let (is_done, text) = tegmen(dir, arguments);
+    assert!(is_done, "{arguments}: {text}");
+    text
+}
+
+/// Sends a request in the group mode.
+fn put(dir: &Path, member: &str, value: &str) {
+    tegmen(dir, &format!("put --oscore {member} --group-wait 2 coap://{GROUP}:{PORT}/on {value}"));
+}
+
+/// Returns the value of a lamp, in the pairwise mode.
+fn get(dir: &Path, member: &str, (lamp, address): (&str, &str)) -> Option<String> {
+    let (is_done, text) = tegmen(dir, &format!("get --oscore {member} --member {lamp} coap://{address}:{PORT}/on"));
+    is_done.then_some(text)
+}
+
+/// Sends a request in the group mode until both lamps have the value. A lamp without the newest keys asks for them when
+/// it receives the request.
+fn switches(dir: &Path, member: &str, value: &str) {
+    wait(value, || {
+        put(dir, member, value);
+        let has_it = |lamp| get(dir, member, lamp).is_some_and(|text| text.trim() == value);
+        (has_it(("hall", HALL)) && has_it(("porch", PORCH))).then_some(())
+    });
+}
+
+#[test]
+fn members_join_talk_follow_the_group_manager_and_refuse_an_evicted_member() {
+    let scene = Scene::new("oscore-groups");
+    let dir = &scene.0;
+    write_keys(dir);
+    std::fs::write(dir.join("policy.toml"), POLICY).unwrap();
+    secret(dir, "device.key", &"07".repeat(16));
+    let (server, operator) = manager(&scene, "0");
+    operator.succeeds("bootstrap", &format!("key create root {ALL} --output root.key"));
+    for device in ["switch", "attic", "hall", "porch"] {
+        operator.succeeds("root.key", &format!("device add {device} --kind shared-key --secret-file device.key"));
+        let key = "07".repeat(16);
+        secret(dir, &format!("{device}.toml"), &format!("[[psk]]\nidentity = \"{device}\"\nkey = \"{key}\"\n"));
+    }
+    let created = operator.succeeds("root.key", "group create lights --oscore --address 239.255.79.1:20793");
+    assert!(created.contains("Group OSCORE ccm-8 signatures ed25519 Group Identifier"), "{created}");
+
+    let port = server.addresses[0].port().to_string();
+    let join = |name: &str, roles: &str| {
+        let uri = format!("coaps://127.0.0.1:{port}/ace-group/lights");
+        tegmen(dir, &format!("group join {uri} --group-oscore --state {name} --credentials {name}.toml {roles}"))
+    };
+    let (is_done, refused) = join("hall", "--send");
+    assert!(!is_done && refused.contains("the policy does not allow"), "{refused}");
+    for (name, roles) in
+        [("hall", ""), ("porch", ""), ("switch", "--send --no-listen"), ("attic", "--send --no-listen")]
+    {
+        let (is_done, joined) = join(name, roles);
+        assert!(is_done && joined.contains("Member of the Group OSCORE group lights"), "{joined}");
+    }
+    let shown = operator.succeeds("root.key", "group show lights");
+    assert!(
+        shown.contains("hall: responder, Sender ID 00,") && shown.contains("attic: requester, Sender ID 03,"),
+        "{shown}"
+    );
+    let _lamps = [lamp(dir, "hall", HALL), lamp(dir, "porch", PORCH)];
+
+    let update = |name: &str| tegmen(dir, &format!("group update --state {name} --credentials {name}.toml"));
+    assert!(update("switch").0);
+    switches(dir, "switch", "one");
+    operator.succeeds("root.key", "group rekey lights");
+    assert!(update("switch").0);
+    switches(dir, "switch", "two");
+
+    operator.succeeds("root.key", "group remove lights switch");
+    let (is_done, evicted) = update("switch");
+    assert!(!is_done && evicted.contains("does not know this member"), "{evicted}");
+    assert!(update("attic").0);
+    switches(dir, "attic", "three");
+    put(dir, "switch", "four");
+    for lamp in [("hall", HALL), ("porch", PORCH)] {
+        assert_eq!(get(dir, "switch", lamp), None, "the evicted member gets no answer");
+        assert_eq!(get(dir, "attic", lamp).as_deref().map(str::trim), Some("three"), "its request is refused");
+    }
+
+    // The Group Manager is killed, and starts again.
+    let epoch = |operator: &Operator<'_>| {
+        let shown: Value = serde_json::from_str(&operator.succeeds("root.key", "group show lights --json")).unwrap();
+        (shown["epoch"].clone(), shown["gid"].clone())
+    };
+    let before = epoch(&operator);
+    drop(server);
+    let (_server, operator) = manager(&scene, &port);
+    assert_eq!(epoch(&operator), before);
+    operator.succeeds("root.key", "group rekey lights");
+    assert_ne!(epoch(&operator).1, before.1);
+    assert!(update("attic").0);
+    switches(dir, "attic", "five");
+    succeeds(dir, "group leave --state attic --credentials attic.toml");
+    assert!(!dir.join("attic/context.toml").exists());
+}
