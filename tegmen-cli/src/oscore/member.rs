@@ -100,7 +100,7 @@ pub(super) fn show(dir: &Path, out: Output) -> Result<(), Failure> {
                 format!("group_id      {}", to_hex(&file.group_id)),
                 format!("name          {}", file.name),
                 format!("sender_id     {}", id(&file.sender_id)),
-                "algorithm     AES-CCM-16-64-128".to_owned(),
+                format!("algorithm     {}", contexts::algorithm(file.aead)),
                 format!("curve         {}", curve(file.curve)),
                 format!("expires       {}", expires.map_or("never", String::as_str)),
                 format!("numbers       {}", used.text()),
@@ -116,7 +116,7 @@ pub(super) fn show(dir: &Path, out: Output) -> Result<(), Failure> {
                 json!({ "name": other.name, "id": hex(&other.id), "credential": to_hex(&other.credential), "allow": other.allow })
             });
             json!({ "group": file.group, "group_id": to_hex(&file.group_id), "name": file.name,
-                "sender_id": hex(&file.sender_id), "algorithm": "AES-CCM-16-64-128", "curve": curve(file.curve),
+                "sender_id": hex(&file.sender_id), "algorithm": contexts::algorithm(file.aead), "curve": curve(file.curve),
                 "credential": to_hex(&file.credential), "expires": expires, "members": members.collect::<Vec<_>>(),
                 "next": used.next, "window_known": used.window_known })
         },
