@@ -36,7 +36,8 @@ struct Server {
 }
 
 impl Blocks {
-    /// Starts Tegmen's server and the server of the peer. The report lists a server that cannot be started as absent.
+    /// Starts Tegmen's server and the server of the peer. If one of the servers cannot be started, the report lists it
+    /// as absent.
     pub(crate) fn start(beside: Beside<'_>, report: &mut Report) -> Self {
         let names: Vec<_> = (0..CLIENTS_MAX).map(|number| format!("/{}=-", path(number))).collect();
         let values: Vec<_> = names.iter().map(String::as_str).collect();

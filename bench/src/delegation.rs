@@ -42,15 +42,16 @@ const DEVICES: usize = 1_000;
 const PEERS: usize = 2 * DEVICES;
 /// The number of peers that connect at the same time.
 const AT_ONCE: usize = 128;
-/// The number of parts of a pass. The compared measurements alternate after each part.
+/// Two measurements that are compared with each other run alternately. This is the number of parts into which each pass
+/// divides a measurement. After each part, the other measurement runs.
 const PARTS: usize = 4;
 /// Minimum ratio of the rate of full delegations to the rate of their curve operations alone.
 const FULL_MIN: f64 = 0.8;
-/// Minimum ratio of the rate of resumptions at a device, or of the rate of new tickets, to the rate of resumptions at
-/// the server that delegates nothing.
+/// Minimum of two ratios. The first is the rate of resumptions at a device, and the second is the rate of new tickets.
+/// Both are divided by the rate of resumptions at a server without delegation.
 const RESUMED_MIN: f64 = 0.5;
-/// The number of peers that resume their sessions at the device. The same number of peers resume their sessions at the
-/// server that delegates nothing.
+/// The number of peers that resume their sessions at the device. The same number of peers resume their sessions at a
+/// server without delegation.
 const RETURNING: usize = 1_000;
 /// Maximum time without an event at any peer. If no peer has an event for longer, the measurement fails.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -94,10 +95,10 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// The result of one reset of all devices.
+/// The result of one reset of all devices. A reset begins a new epoch of a device.
 struct Storm {
     seconds: f64,
-    /// The number of public-key operations of all peers after the reset.
+    /// The number of public-key operations of all peers after the operator began a new epoch of every device (a reset).
     operations: u64,
     /// CPU time of the server for each device, in milliseconds.
     cpu_each: f64,
@@ -234,8 +235,8 @@ impl Scene {
         Ok((rate(spent as f64), rate(bare)))
     }
 
-    /// Returns the number of resumptions for each CPU second: first at the device, then at the server that delegates
-    /// nothing.
+    /// Returns the number of resumptions for each second of CPU time: first at the device, then at a server without
+    /// delegation.
     fn resumptions(&mut self, pass: usize) -> Result<[f64; 2], Failure> {
         let mut spent = [0; 2];
         for turn in 0..2 * PARTS {

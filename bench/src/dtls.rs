@@ -56,7 +56,7 @@ pub(crate) fn measure(options: &Options, programs: &mut [Program], report: &mut 
     Ok(())
 }
 
-/// Starts every stack that is installed. Adds every other stack to the report as absent.
+/// Starts every stack that is installed. If a stack is not installed, the report lists it as absent.
 fn present(report: &mut Report) -> Vec<Program> {
     let mut programs = Vec::new();
     for candidate in &CANDIDATES {
@@ -85,8 +85,8 @@ struct Operation {
     /// Two numbers of repetitions. The difference between the instructions of the two runs, divided by the difference
     /// of the two numbers, gives the instructions of one repetition.
     counted: (u32, u32),
-    /// The limit for the ratio of Tegmen to each peer, and then the limit for Tegmen's instructions. `None` if there is
-    /// no limit.
+    /// Two limits, each `None` if there is no limit. The first limits the ratio of Tegmen's result to the result of
+    /// each peer. The second limits the number of processor instructions that Tegmen executes for one repetition.
     demanded: (Option<Limit>, Option<Limit>),
 }
 

@@ -17,14 +17,15 @@ use tegmen_accel::{KeySchedule, bare_record, bare_record_expanding};
 use tegmen_bench_line::{Failure, Pair, Tally, Wire, cpu_time};
 use tegmen_host::slab::BATCH;
 
-/// Measures only the rows of this module, and returns them as a report.
+/// Runs only the measurements of this module, and returns a report with their results.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut header = Header::new(options.passes);
     header.notes.push(NOTE.into());
     Ok(Report { header, rows: rows(options.passes)?, absent: Vec::new() })
 }
 
-/// Returns the rows for two numbers of sessions. Each number has a row for sealing and a row for opening a record.
+/// Measures with two different numbers of open sessions. Returns two rows of the report for each number: one for
+/// sealing a record, and one for opening a record.
 pub(crate) fn rows(passes: usize) -> Result<Vec<Row>, Failure> {
     if !tegmen_accel::is_accelerated() {
         eprintln!("this processor has no AES instructions: records at the limit are left out");

@@ -72,8 +72,8 @@ impl<'a> Observe<'a> {
         Self { beside, scenes, absent: Vec::new() }
     }
 
-    /// Measures each server once. Each pass begins with another server. The report lists a server that cannot be
-    /// started as absent.
+    /// Measures each server once. Each pass begins with another server. If a server cannot be started, the report lists
+    /// it as absent.
     pub(crate) fn pass(&mut self, pass: usize, report: &mut Report) -> Result<(), Failure> {
         for scene in &mut self.scenes {
             for turn in 0..2 {

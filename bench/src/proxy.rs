@@ -84,8 +84,8 @@ impl What {
         format!("GET of 16 bytes through a proxy, {from}, {CLIENTS} addresses")
     }
 
-    /// Returns the servers for this source of answers. Each server has a factor: Tegmen must be at least this many
-    /// times as fast as the server.
+    /// Returns the servers that are compared if the answers come from the source `self`. Each server has a factor:
+    /// Tegmen must be at least this many times as fast as the server.
     const fn kinds(self) -> &'static [(Kind, f64)] {
         match self {
             Self::Hits => &[(Kind::Ours, 1.0), (Kind::Libcoap, 2.0), (Kind::Californium, 5.0)],

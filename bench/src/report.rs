@@ -10,7 +10,7 @@ pub(crate) struct Report {
     pub(crate) header: Header,
     /// One row for each measured operation and each peer.
     pub(crate) rows: Vec<Row>,
-    /// Candidates that were not measured, with the reasons.
+    /// Candidates (Tegmen, or the programs with which it is compared) that were not measured, with the reasons.
     pub(crate) absent: Vec<Absent>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Row {
     /// The limit for one of the results in this row, and the verdict: whether the result meets the limit.
     #[serde(flatten)]
     pub(crate) judged: Judged,
-    /// Instructions for one operation; `None` if they were not counted.
+    /// Number of processor instructions for one operation; `None` if they were not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instructions: Option<Instructions>,
 }
@@ -159,7 +159,8 @@ pub(crate) struct Judged {
     pub(crate) limit_of: Option<&'static str>,
     /// `met` or `missed`.
     pub(crate) verdict: Option<&'static str>,
-    /// True if a missed limit makes the command fail. This is always true for a limit of an interval.
+    /// True if the command fails when the result misses the limit. It is always true if `limit_of` is `interval`: the
+    /// confidence interval of the ratio is then compared with the limit.
     #[serde(skip)]
     pub(crate) binds: bool,
 }
@@ -171,28 +172,30 @@ impl Judged {
     }
 }
 
-/// Instructions for one operation: the sum of the client's and the server's instructions.
+/// Number of processor instructions for one operation: the sum of the client's and the server's instructions.
 #[derive(Serialize, Clone, Copy)]
 pub(crate) struct Instructions {
-    /// The instructions of Tegmen; `None` if they were not counted.
+    /// Number of processor instructions of Tegmen; `None` if they were not counted.
     pub(crate) ours: Option<f64>,
-    /// The instructions of the peer; `None` if they were not counted.
+    /// Number of processor instructions of the peer; `None` if they were not counted.
     pub(crate) peer: Option<f64>,
-    /// The instructions of Tegmen divided by those of the peer; `None` if either was not counted.
+    /// The number of Tegmen's instructions divided by the number of the peer's instructions; `None` if one of them was
+    /// not counted.
     pub(crate) ratio: Option<f64>,
     /// The limit for the number of Tegmen's instructions, and the verdict.
     #[serde(flatten)]
     pub(crate) judged: Judged,
 }
 
-/// A candidate that was not measured, because it is not installed or not built.
+/// A candidate (Tegmen, or a program with which Tegmen is compared) that was not measured, because it is not installed
+/// or not built.
 #[derive(Serialize)]
 pub(crate) struct Absent {
     /// Name of the candidate.
     pub(crate) name: &'static str,
     /// The reason why the candidate was not measured.
     pub(crate) reason: String,
-    /// The steps that a user must do to install the candidate.
+    /// The steps with which a user installs the candidate.
     pub(crate) install: String,
 }
 
@@ -206,7 +209,7 @@ pub(crate) struct Samples {
     pub(crate) more_is_better: bool,
     /// For each candidate, its name and its results in the order of the passes.
     pub(crate) numbers: Vec<(&'static str, Vec<f64>)>,
-    /// For each candidate, its name and the instructions that it needs for one operation.
+    /// For each candidate, its name and the number of processor instructions that it executes for one operation.
     pub(crate) instructions: Vec<(&'static str, f64)>,
     /// The limit for the ratio of Tegmen to each peer, and then the limit for Tegmen's instructions. `None` if there is
     /// no limit.

@@ -74,7 +74,7 @@ struct Way {
 }
 
 impl Way {
-    /// Starts the clients. The report lists a client that does not answer as absent.
+    /// Starts the clients. If a client does not answer, the report lists it as absent.
     fn start(protection: &str, port: u16, key: &[&str], report: &mut Report) -> Self {
         let mut clients = Vec::new();
         for (name, install) in CLIENTS {

@@ -48,9 +48,9 @@ impl Flash for Pages {
 
 /// Number of entries in the list of refused connections.
 const REFUSED: usize = 4;
-/// Number of sessions that can be handed over at the same time.
+/// Maximum number of sessions from the server that the device stores at the same time.
 const SESSIONS: usize = 2;
-/// Maximum length of a ticket or session id that is handed over, in bytes.
+/// Maximum length, in bytes, of a ticket or session id that the server sends to the device together with a session.
 const HANDLE: usize = 24;
 /// Maximum number of steps in one script.
 const STEPS: usize = 100;

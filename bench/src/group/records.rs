@@ -154,16 +154,16 @@ fn sealed(
     Ok(())
 }
 
-/// The measured member, and [`MANY`] other members. Each of the other members has already exchanged a request and a
-/// response with the measured member. `KEY` is the length of a key in bytes.
+/// The measured member of a group, and its [`MANY`] partners. A partner is a member that has already exchanged a
+/// request and a response with the measured member. `KEY` is the length of a key in bytes.
 pub(super) struct Group<const KEY: usize> {
     one: Box<Member<MANY, MANY, KEY>>,
     many: Vec<Member<1, 1, KEY>>,
-    /// The addresses of the [`MANY`] other members.
+    /// The addresses of the [`MANY`] partners of the measured member.
     addresses: Vec<Address>,
-    /// The SenderID of the measured member, which the other members know.
+    /// The SenderID of the measured member. The partners know it.
     sender: SenderId,
-    /// The cryptographic provider of the measured member, and then that of the other members.
+    /// The cryptographic provider of the measured member, and then the one that all partners use.
     cryptos: [HostCrypto; 2],
     datagrams: Datagrams,
 }

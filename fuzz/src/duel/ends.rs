@@ -1,4 +1,5 @@
-//! The two kinds of ends: ends that resume an earlier session, and ends without one.
+//! The two kinds of endpoint pairs: a client and a server that resume an earlier session, and a client and a server
+//! that have no earlier session.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,7 +13,8 @@ use tegmen::secret::Secret;
 use tegmen::time::Instant;
 use tegmen_tickets::TicketKeys;
 
-/// A kind of ends: their roles, their tables of peers, and the limits for datagrams to an unauthenticated peer.
+/// The common properties of both endpoints (client and server) of a script: the type of their roles, the type of their
+/// tables of peers, and the limits for datagrams to an unauthenticated peer.
 pub(super) trait Ends {
     type Role: Roles;
     type Table: Peers;
@@ -23,7 +25,8 @@ pub(super) trait Ends {
     fn keep(_: &mut Endpoint<Self::Table, Self::Role>, _: PeerId) -> Option<Kept> {
         None
     }
-    /// Maximum number of bytes that may be sent to an unauthenticated peer for each byte from this peer.
+    /// Maximum number of bytes that an endpoint may send to an unauthenticated peer for each byte that it received from
+    /// this peer.
     const AMPLIFICATION: usize = 1;
     /// True if an end may send further datagrams to an unauthenticated peer later. If false, each datagram to an
     /// unauthenticated peer answers a datagram of this peer.
