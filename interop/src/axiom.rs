@@ -38,8 +38,8 @@ const EPOCHS: u16 = 3;
 /// Number of bytes that a buffer leaves free before and after a content, for the header and the end of its record.
 const ROOM: usize = 128;
 
-/// Returns the rows of the result table ([`Cell`]) for the Python program, and the programs that must be built for
-/// these rows.
+/// Returns the rows of the result table ([`Cell`]) for the program `axiom_reader.py`, which reads Axiom's records
+/// without code of Tegmen. Also returns the programs that must be built for these rows.
 pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let reader = places.python_peer("axiom_reader.py", "cryptography==50.0.2");
     let cell = |suite: Suite, signature: Option<SignatureScheme>, play: fn(&Scene, &Built, Protection) -> Check| {

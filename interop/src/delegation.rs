@@ -20,9 +20,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The DNS name of the device, which peers request.
+/// The DNS name of the delegated device (a lamp). Peers request this name.
 pub(crate) const LAMP: &str = "lamp.example";
-/// The name of another device of the same server.
+/// The DNS name of a second device of the delegation server.
 pub(crate) const DOOR: &str = "door.example";
 
 /// The policy of the delegation server. The peer with the certificate `device1` is a client of the device, and the peer
@@ -109,8 +109,9 @@ impl<'s> World<'s> {
         self.operator.imprint(DOOR)
     }
 
-    /// Starts the lamp again. The lamp keeps its epoch. If `later` is given, it is a library that is loaded into the
-    /// process of the lamp, and sets the clock of the lamp two days ahead.
+    /// Stops the delegated device [`LAMP`] and starts it again. The device keeps its epoch. `later` has the path of a
+    /// shared library in place of a program. If it is given, the process of the device loads this library, which sets
+    /// the clock of the device two days ahead.
     pub(crate) fn restart(&mut self, later: Option<&Command>) -> Result<(), String> {
         self.lamp.process.kill();
         self.lamp.process = self.operator.run_device(LAMP, self.lamp.address, later)?;
@@ -126,30 +127,32 @@ impl<'s> World<'s> {
         self.operator.await_device(LAMP, 1)
     }
 
-    /// Begins the second epoch of the lamp, and waits until the lamp is in this epoch.
+    /// Begins the second epoch of the delegated device [`LAMP`], and waits until the device is in this epoch.
     pub(crate) fn reset(&self) -> Result<(), String> {
         self.operator.run(&["delegation", "reset", LAMP])?;
         self.operator.await_device(LAMP, 2)
     }
 
-    /// Lets the lamp resume a session at a server that has the certificate of `localhost`.
+    /// Lets the delegated device [`LAMP`] resume a session at a server that has the certificate of `localhost`.
     pub(crate) fn connect(&self, server: SocketAddr) -> Result<(), String> {
         self.operator.run(&["delegation", "connect", LAMP, &server.to_string(), "--server-name", "localhost"]).map(drop)
     }
 
-    /// Waits until the server has sent the session of the last peer to the lamp. A peer that resumes by session id
-    /// needs this: it has no ticket, so the lamp must know the session beforehand.
+    /// Waits until the delegation server has sent the last peer's session to the delegated device [`LAMP`]. A peer that
+    /// resumes by session id has no ticket, so the device must know the session before the peer connects to it.
     pub(crate) fn await_hand_over(&self) -> Result<(), String> {
         self.lamp.process.await_output("POST /dlg/ctx: 2.04", 0).map(drop)
     }
 
-    /// Checks that the lamp resumed a session at a server, and has no keys.
+    /// Checks that the delegated device [`LAMP`] resumed a session at a server, and that the device has no certificate
+    /// and no private key.
     pub(crate) fn has_resumed(&self) -> Check {
         self.lamp.process.await_output("delegation: resumed a session at", 0)?;
         self.holds_no_keys(&self.lamp)
     }
 
-    /// Checks that the lamp answered a request of a peer in a delegated session, and that the lamp has no keys.
+    /// Checks that the delegated device [`LAMP`] answered a request of a peer in a delegated session, and that the
+    /// device has no certificate and no private key.
     pub(crate) fn was_asked(&self) -> Check {
         let peer = self.lamp.process.await_output("(connection ", 0)?;
         self.lamp.process.await_output(") GET /v: 2.05", peer)?;
@@ -164,7 +167,7 @@ impl<'s> World<'s> {
     }
 }
 
-/// A device of the server.
+/// A running device of the delegation server.
 pub(crate) struct Device {
     name: &'static str,
     pub(crate) process: Process,
@@ -223,8 +226,9 @@ impl Operator<'_> {
         Ok(Device { name, process, address })
     }
 
-    /// Starts the device `name` in its own directory. `later` is a command whose program is a shared library. If
-    /// `later` is given, the device loads this library (`LD_PRELOAD`), which changes the clock of the device.
+    /// Starts the device `name` in its own directory. `later` has the path of a shared library in place of a program.
+    /// If it is given, the process of the device loads this library (`LD_PRELOAD`). The library changes the clock of
+    /// the device.
     fn run_device(&self, name: &str, address: SocketAddr, later: Option<&Command>) -> Result<Process, String> {
         let port = address.port().to_string();
         let listen = ["serve", "--listen", "127.0.0.1", "--port", &port, "--shards", "1", "--log-level", "debug"];

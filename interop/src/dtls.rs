@@ -74,13 +74,13 @@ pub(crate) fn long_identity() -> Psk {
 
 // --- the peer is the client ---
 
-/// Starts `tegmen serve` with a value of 1000 bytes.
+/// Starts `tegmen serve` with the resource `/long`, whose value has 1000 bytes.
 pub(crate) fn serve_long(scene: &Scene) -> Result<Served, String> {
     Served::start_with(scene, &Psk::usual(), &["--value", &format!("/long={}", "l".repeat(1000))])
 }
 
-/// Sends a GET of the value of [`serve_long`]. The response must be the first block. It has `block` bytes, which fit
-/// the agreed size of records.
+/// Sends a GET of the resource `/long` (see [`serve_long`]). The response must be the first block of the value. The
+/// block has `block` bytes, which fit the agreed size of records.
 pub(crate) fn get_block(session: &mut dyn Plaintext, block: usize) -> Check {
     session.send(b"\x44\x01\x12\x34abcd\xb4long")?;
     let exponent = block.trailing_zeros().saturating_sub(4) as u8;

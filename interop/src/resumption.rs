@@ -141,8 +141,9 @@ pub(crate) fn resumed_in(datagrams: &[Datagram], by: By) -> Check {
 /// The type of a ClientKeyExchange in [`hello::messages`].
 const CLIENT_KEY_EXCHANGE: u8 = 16;
 
-/// Reports that a client cannot resume a session. `part` opens a session with the client, and gets a value in it.
-/// `source` is evidence from the client's source code that the client does not use the session id of the server.
+/// Reports that a client cannot resume a session with Tegmen's server. `part` makes the client open a session with this
+/// server, and get a value in the session. `source` is evidence from the client's source code that the client does not
+/// use the session id of the server.
 pub(crate) fn client_lacks(
     scene: &Scene,
     by: By,
@@ -163,8 +164,9 @@ pub(crate) fn client_lacks(
     }
 }
 
-/// Reports that Tegmen's client cannot resume a session with a server. `part` acts as the server, and answers the
-/// request. Tegmen's client requests a ticket, and accepts a session id.
+/// Reports that Tegmen's client cannot resume a session with a server, because the server gives the client no ticket
+/// and no session id. `by` selects which of the two is checked. Tegmen's client requests a ticket, and would accept a
+/// session id. `part` makes the server answer the client's request.
 pub(crate) fn server_lacks(
     scene: &Scene,
     by: By,

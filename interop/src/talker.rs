@@ -70,8 +70,8 @@ enum Reaches {
     Nowhere,
 }
 
-/// Returns the rows of the result table ([`Cell`]) for all these libraries, and the programs that must be built for
-/// these rows.
+/// Returns the rows of the result table ([`Cell`]) for tinydtls, wolfSSL, Mbed TLS, pion and Scandium. Also returns the
+/// programs that must be built for these rows.
 pub(crate) fn all(places: &Places, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let peers = [tinydtls(places), wolfssl(places), mbedtls(places), pion(places), scandium(java)];
     let built = peers.iter().map(|peer| peer.program.clone()).collect();

@@ -13,7 +13,7 @@ use std::process::Command;
 /// (RFC 5480, section 2.1).
 const ALGORITHM: &[u8] = b"\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07";
 
-/// The key pair of a device, which its server holds.
+/// The key pair of a delegated device. The delegation server holds it, and the device does not.
 struct KeyPair {
     /// Both coordinates of the public key, in the form that a certificate contains.
     public: Vec<u8>,
@@ -36,7 +36,7 @@ impl KeyPair {
     }
 }
 
-/// The results of the search in the memory of a process.
+/// The keys that a search found in the memory of a process: the delegation server, or the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Held {
     /// True if the process holds the certificate of the device.

@@ -48,9 +48,9 @@ fn methods(scene: &Scene, program: &Built, context: &[&str]) -> Check {
     }
 }
 
-/// Returns the cause of the failure. Reports a missing feature if the peer does not have the AEAD algorithm of the
-/// context, or has another algorithm under the number of this algorithm. In all other cases the cause is the error that
-/// the client printed.
+/// Returns the reason why libOSCORE's client failed. `told` is the error that the client printed. Reports a missing
+/// feature in two cases: libOSCORE does not have the AEAD algorithm of `context`, or it uses a different algorithm
+/// under the number of this algorithm. In all other cases the reason is `told`.
 fn lacking(told: &str, context: &[&str], capture: &Capture) -> Trouble {
     if told.contains("does not have this AEAD") {
         return Trouble::Lacks(format!("it reports: {}", told));

@@ -29,7 +29,8 @@ pub(super) fn cells() -> Vec<Cell> {
     ]
 }
 
-/// Starts Tegmen's server and a relay to it. Writes the client's end of the context to `client`.
+/// Starts Tegmen's server and a relay to it. Creates an OSCORE context: writes the server's part to `contexts/ours`,
+/// and the client's part to `client`.
 fn both(scene: &Scene) -> Result<(Process, u16, Capture), String> {
     let made = make(scene, &["new", "contexts/ours", "client", "--sender-id", "01", "--recipient-id", "02"]);
     made.map_err(|trouble| format!("{trouble:?}"))?;

@@ -20,9 +20,9 @@ pub(super) const ROWS: [Row; 4] = [
     ),
 ];
 
-/// Appends a line to the context file of the peer. The line turns on the derivation of new keys. If `lost` is true,
-/// appends another line, which states that the peer has lost its state. The format of libcoap has neither of these two
-/// settings.
+/// Appends a line to the context file of the peer (Californium). The line turns on the derivation of new keys. If
+/// `lost` is true, appends a second line, which states that the peer has lost its state. The peer reads context files
+/// in the format of libcoap. The two lines extend this format, so the command that writes the file cannot write them.
 fn tell(scene: &Scene, lost: bool) -> Result<(), String> {
     let file = std::fs::File::options().append(true).open(scene.directory().join(THEIRS));
     let lines = if lost { "rederivation,bool,true\nlost,bool,true\n" } else { "rederivation,bool,true\n" };

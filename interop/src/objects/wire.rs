@@ -119,7 +119,8 @@ pub(super) fn requests(datagrams: &[Datagram]) -> usize {
     numbers.len()
 }
 
-/// Returns true if a confirmable notification and its acknowledgement passed.
+/// Returns true if `datagrams` contains a confirmable notification from the server and the client's acknowledgement of
+/// it.
 pub(super) fn acknowledged(datagrams: &[Datagram]) -> bool {
     let seen = |to_server: bool, kind: MessageType, code: Code| {
         datagrams.iter().filter(move |datagram| datagram.to_server == to_server).find_map(move |datagram| {

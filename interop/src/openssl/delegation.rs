@@ -51,7 +51,8 @@ fn start(scene: &Scene, at: SocketAddr, more: &[&str]) -> Result<Client, String>
     public_keys::client(scene, at.port(), ECDSA_CCM_8, &[&THEIRS[..], &names, more].concat())
 }
 
-/// Opens a session with the server in the name of the device, and stores it in `session.pem`.
+/// Opens a session with the delegation server, which presents the certificate of the device. Stores the session in
+/// `session.pem`.
 fn authenticate(scene: &Scene, at: SocketAddr, more: &[&str]) -> Check {
     let mut client = start(scene, at, &[&["-sess_out", "session.pem"], more].concat())?;
     let session = client.established()?;

@@ -33,7 +33,8 @@ pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
     cells
 }
 
-/// The evidence for tinydtls, which is the only peer without resumption by session id.
+/// The reason why tinydtls cannot resume by session id, for the report. "One" in this text is a session id. All other
+/// peers can resume by session id.
 pub(super) const NO_ID: &str = "its dtls_send_client_hello always writes one of no bytes";
 
 /// The line that a program prints for a resumed session.
@@ -53,7 +54,8 @@ impl Peer {
     }
 }
 
-/// Checks that the peer printed [`RESUMED`] for session 1, and not for session 0.
+/// Checks the output of the peer in the session `number`. In session 0, the first one, the peer must not print
+/// [`RESUMED`]. In session 1, which resumes session 0, the peer must print it.
 fn says(session: &Session, number: u8) -> Result<(), String> {
     match (number, session.process.out.text().contains(RESUMED)) {
         (0, false) | (1, true) => Ok(()),
