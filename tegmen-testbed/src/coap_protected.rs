@@ -76,9 +76,9 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Makes the state of the resource at `uri` under the key with the identifier `key_id`. `kept` is the end of the
-    /// reserved range of message numbers that the producer stored last, or 0 for a new key. A reader passes any value,
-    /// because it uses no message numbers.
+    /// Makes the state of the resource at `uri` under the key with the identifier `key_id`. A producer reserves its
+    /// message numbers in ranges, and stores the end of each range. `kept` is the end that the producer stored last, or
+    /// 0 for a new key. A reader passes any value, because it uses no message numbers.
     pub fn new<C: Crypto>(key: Secret<KEY_LEN>, key_id: u16, uri: &[u8], kept: u64) -> Self {
         let digest = digest::<C, DIGEST_LEN>(&[uri]);
         let mut fixed = [0; NONCE_LEN - NUMBER_LEN];
@@ -103,7 +103,8 @@ impl Resource {
     /// Protects `payload`, and writes the result into `out`.
     ///
     /// # Errors
-    /// [`PayloadError`]. In the cases [`PayloadError::LeaseSpent`] and [`PayloadError::Exhausted`] no number was used.
+    /// [`PayloadError`]. After [`PayloadError::LeaseSpent`] and [`PayloadError::Exhausted`] the call has used up no
+    /// message number.
     pub fn seal<'o, C: Crypto>(
         &mut self,
         crypto: &mut C,

@@ -13,72 +13,73 @@ pub use ndn::NdnCosts;
 use crate::sim::Micros;
 use serde::{Deserialize, Serialize};
 
-/// Instructions of the operations of a node that uses the cryptographic provider of motes.
+/// Numbers of processor instructions of the operations of a node that uses the cryptographic provider of motes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Costs {
-    /// Instructions to build a CoAP request.
+    /// Number of processor instructions to build a CoAP request.
     pub build: u64,
-    /// Instructions to store a request, so that it can be sent again.
+    /// Number of processor instructions to store a request, so that it can be sent again.
     pub keep: u64,
-    /// Instructions to read a stored request before it is sent again.
+    /// Number of processor instructions to read a stored request before it is sent again.
     pub again: u64,
-    /// Instructions to serve a request, from its receipt to its response.
+    /// Number of processor instructions to serve a request, from its receipt to its response.
     pub serve: u64,
-    /// Instructions to find the request to which a received response belongs.
+    /// Number of processor instructions to find the request to which a received response belongs.
     pub hear: u64,
-    /// Instructions to seal a DTLS record of 64 bytes.
+    /// Number of processor instructions to seal a DTLS record of 64 bytes.
     pub seal: u64,
-    /// Instructions to open a DTLS record of 64 bytes.
+    /// Number of processor instructions to open a DTLS record of 64 bytes.
     pub open: u64,
-    /// Instructions of the client in a DTLS handshake with a pre-shared key.
+    /// Number of processor instructions of the client in a DTLS handshake with a pre-shared key.
     pub client: u64,
-    /// Instructions of the server in a DTLS handshake with a pre-shared key.
+    /// Number of processor instructions of the server in a DTLS handshake with a pre-shared key.
     pub server: u64,
-    /// Instructions of each kind of handshake, divided into the steps of the client and of the server.
+    /// Numbers of processor instructions of each kind of handshake, divided into the steps of the client and of the
+    /// server.
     pub handshakes: Handshakes,
-    /// Instructions to derive the key of one listener for its responses to one sender of a group (Axiom, section 5.5).
-    /// No image counts this operation, so the value is an upper bound: `client` times 7 / 41. The derivation runs the
-    /// compression function of SHA-256 7 times, and a client's handshake runs it 41 times.
+    /// Number of processor instructions to derive the key of one listener for its responses to one sender of a group
+    /// (Axiom, section 5.5). No image counts this operation, so the value is an upper bound: `client` times 7 / 41. The
+    /// derivation runs the compression function of SHA-256 7 times, and a client's handshake runs it 41 times.
     pub derive: u64,
-    /// Instructions to build a request and to protect it with OSCORE.
+    /// Number of processor instructions to build a request and to protect it with OSCORE.
     pub create_oscore: u64,
-    /// Instructions to protect and to open an OSCORE request and an OSCORE response.
+    /// Numbers of processor instructions to protect and to open an OSCORE request and an OSCORE response.
     pub oscore: Oscore,
-    /// Instructions to compress and fragment a datagram for 6LoWPAN: first for a datagram of 80 bytes, then for one of
-    /// 300 bytes.
+    /// Numbers of processor instructions to compress and fragment a datagram for 6LoWPAN: first for a datagram of 80
+    /// bytes, then for one of 300 bytes.
     pub send: [u64; 2],
-    /// Instructions to reassemble, decompress and check a datagram of 6LoWPAN: first for a datagram of 80 bytes, then
-    /// for one of 300 bytes.
+    /// Numbers of processor instructions to reassemble, decompress and check a datagram of 6LoWPAN: first for a
+    /// datagram of 80 bytes, then for one of 300 bytes.
     pub receive: [u64; 2],
-    /// Instructions of the operations of Named Data Networking.
+    /// Numbers of processor instructions of the operations of Named Data Networking.
     pub ndn: NdnCosts,
 }
 
-/// Instructions of OSCORE for the messages in the firmware image: a request with 21 encrypted bytes, and a response
-/// with 6.
+/// Numbers of processor instructions of OSCORE for the messages in the firmware image: a request with 21 encrypted
+/// bytes, and a response with 6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Oscore {
-    /// Instructions to protect a request.
+    /// Number of processor instructions to protect a request.
     pub protect_request: u64,
-    /// Instructions to open a request.
+    /// Number of processor instructions to open a request.
     pub unprotect_request: u64,
-    /// Instructions to protect a response.
+    /// Number of processor instructions to protect a response.
     pub protect_response: u64,
-    /// Instructions to open a response.
+    /// Number of processor instructions to open a response.
     pub unprotect_response: u64,
 }
 
 impl Oscore {
-    /// Returns the instructions of an operation on a request with `len` encrypted bytes. `operation` is the measured
-    /// cost for 21 encrypted bytes. The result grows with the number of AES blocks: it is this cost, multiplied by the
-    /// number of blocks for `len` bytes and divided by the number for 21 bytes.
+    /// Returns the number of processor instructions of an operation on a request with `len` encrypted bytes.
+    /// `operation` is the measured cost for 21 encrypted bytes. The result grows with the number of AES blocks: it is
+    /// this cost, multiplied by the number of blocks for `len` bytes and divided by the number for 21 bytes.
     pub const fn of_request(operation: u64, len: usize) -> u64 {
         operation * oscore_blocks(len) / oscore_blocks(21)
     }
 
-    /// Returns the instructions of an operation on a response with `len` encrypted bytes. `operation` is the measured
-    /// cost for 6 encrypted bytes. The result grows with the number of AES blocks: it is this cost, multiplied by the
-    /// number of blocks for `len` bytes and divided by the number for 6 bytes.
+    /// Returns the number of processor instructions of an operation on a response with `len` encrypted bytes.
+    /// `operation` is the measured cost for 6 encrypted bytes. The result grows with the number of AES blocks: it is
+    /// this cost, multiplied by the number of blocks for `len` bytes and divided by the number for 6 bytes.
     pub const fn of_response(operation: u64, len: usize) -> u64 {
         operation * oscore_blocks(len) / oscore_blocks(6)
     }
@@ -208,7 +209,7 @@ impl Image {
         self.text
     }
 
-    /// Returns the instructions of an operation; `None` if the image does not measure it.
+    /// Returns the number of processor instructions of an operation; `None` if the image does not measure it.
     pub fn operation(&self, name: &str) -> Option<u64> {
         self.operations.get(name)?.as_integer().map(|instructions| instructions as u64)
     }

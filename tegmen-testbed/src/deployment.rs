@@ -46,23 +46,23 @@ pub struct Deployment {
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Move {
-    /// The number of the node. Node 0 cannot move.
+    /// The number of the node whose address or port changes. Node 0 cannot move.
     pub node: usize,
-    /// The time of the move, in seconds after the beginning of the run.
+    /// The time at which the address or the port of the node changes, in seconds after the beginning of the run.
     pub at_s: f64,
     /// The part of the address that changes.
     #[serde(default)]
     pub changes: Changes,
 }
 
-/// The part of a node's address that a move changes.
+/// The part of a node's address that changes in a [`Move`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Changes {
-    /// The move changes the interface identifier in the node's IPv6 address.
+    /// The interface identifier in the node's IPv6 address changes.
     #[default]
     Address,
-    /// The move changes the UDP port of the node.
+    /// The UDP port of the node changes.
     Port,
 }
 
@@ -147,10 +147,10 @@ pub struct Reboots {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rebooted {
-    /// The node that makes the reading.
+    /// The node that makes the reading loses its memory.
     #[default]
     Client,
-    /// Node 0. It loses only the OSCORE state that it has for the node that makes the reading.
+    /// Node 0 loses memory: only the OSCORE state that it has for the node that makes the reading.
     Server,
 }
 

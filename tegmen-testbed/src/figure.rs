@@ -71,7 +71,8 @@ pub struct Figure {
     /// that is not above this value. The list is empty if no distribution is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distribution: Vec<(f64, f64)>,
-    /// The verdict. It begins with one of [`CLASSES`], and may continue with the reason.
+    /// The result of the comparison between the paper's value and Tegmen's value. The text begins with one of
+    /// [`CLASSES`], and may continue with the reason.
     pub verdict: String,
 }
 

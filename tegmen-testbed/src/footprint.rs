@@ -259,7 +259,7 @@ pub enum Error {
     Linked {
         /// The image.
         image: String,
-        /// The file and the line of this instruction.
+        /// The source file and the line from which the forbidden instruction was compiled.
         at: String,
     },
     /// The relations between images cannot be checked, because an image or one of its numbers is missing. Contains

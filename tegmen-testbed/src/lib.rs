@@ -1,5 +1,5 @@
-//! Measures Tegmen: its memory and instructions on a mote, the length of its messages, and the effect of both in a
-//! radio network.
+//! Measures Tegmen: its memory and its number of instructions on a mote, the length of its messages, and the effect of
+//! these three costs in a radio network.
 pub mod advice;
 pub mod coap_protected;
 pub mod cosim;

@@ -98,8 +98,8 @@ pub struct Summary {
 pub struct OfNode {
     /// The number of the node.
     pub node: NodeId,
-    /// The share of the node's readings that were answered. For a member of a group, the share of requests that the
-    /// member answered.
+    /// The share of the node's readings to which the node received an answer, from 0 to 1. For a member of a group, it
+    /// is the share of requests that the member answered.
     pub delivered: Mean,
     /// The median time from a reading to its answer in milliseconds, over the runs in which the node had an answer.
     pub delay_p50_ms: Mean,

@@ -66,7 +66,7 @@ pub struct Outcome {
     pub hungriest: Energy,
     /// The energy of one mote in microjoules: the mean over all motes that make readings.
     pub energy: Energy,
-    /// The number of instructions that all motes that make readings executed together.
+    /// The number of processor instructions: the sum over all motes that make readings.
     pub instructions: u64,
 }
 
@@ -137,18 +137,18 @@ fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World
     })
 }
 
-/// A milestone that the node which sends requests to a group reached, with the activity of all nodes from the beginning
-/// of the run to the milestone. A milestone is an event such as the end of the handshakes. The activity of the radios
-/// is read a millisecond after the milestone, so that it includes the acknowledgement of the last frame.
+/// A milestone, and the activity of all nodes from the beginning of the run to this milestone. A milestone is an event
+/// at the node that sends requests to a group, such as the end of the handshakes. The activity of the radios is read a
+/// millisecond after the milestone, so that it includes the acknowledgement of the last frame.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Noted {
     /// The kind of the milestone.
     pub milestone: Milestone,
-    /// The virtual time at which the event (a received datagram or an alarm) occurred with which the node reached the
-    /// milestone, in microseconds.
+    /// A node reaches a milestone while it processes a received datagram or an alarm. This is the virtual time at which
+    /// the datagram arrived or the alarm fired, in microseconds.
     pub begun: Micros,
-    /// The virtual time at which the processor of the node finished its computation for the event with which the node
-    /// reached the milestone, in microseconds.
+    /// The virtual time at which the processor of the node finished the computation for this datagram or alarm (see
+    /// [`begun`](Self::begun)), in microseconds.
     pub at: Micros,
     /// For each node: the activity of its radio, the time in microseconds for which its processor was busy, and the
     /// number of instructions that it executed.
@@ -811,18 +811,20 @@ impl<'s> World<'s> {
 }
 
 const PREFIX: [u8; 16] = [0xfd, 0x00, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-/// The token of the alarm at which a node makes a reading.
+/// An alarm of the simulation has a token, which names its purpose. With this token, a node makes a reading when the
+/// alarm fires.
 const READ: u64 = 1;
-/// The token of the alarm at which a waiting datagram leaves a node.
+/// The token of an alarm. When the alarm fires, a waiting datagram leaves a node.
 const LEAVE: u64 = 2;
-/// The token of the alarm at which the timer of a node's stack fires.
+/// The token of an alarm. The alarm is the timer of the node's protocol stack.
 const POLL: u64 = 3;
-/// The token of the alarm at which a node sends the frame or packet that [`World::send_later`] has planned.
+/// The token of an alarm. When the alarm fires, a node sends the frame or packet that [`World::send_later`] has
+/// planned.
 const LATER: u64 = 4;
-/// The token of the alarm at which the activity of the radios is read, a millisecond after a milestone (an event such
-/// as the end of the handshakes).
+/// The token of an alarm. The alarm fires a millisecond after a milestone (an event such as the end of the handshakes).
+/// Then the simulation reads the activity of the radios.
 const ACCOUNT: u64 = 5;
-/// The token of the alarm at which a node with a sleeping radio asks its parent for packets.
+/// The token of an alarm. When the alarm fires, a node with a sleeping radio asks its parent for packets.
 const ASK_PARENT: u64 = 6;
 /// The token of the alarm for the first move in the deployment's list of moves. A move changes the address of a node.
 /// The next higher numbers are the tokens of the alarms for the other moves.

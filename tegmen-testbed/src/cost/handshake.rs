@@ -1,40 +1,42 @@
-//! The instructions of handshakes, divided into the steps of each end.
+//! The numbers of processor instructions of handshakes, divided into the steps of each end.
 
 use serde::Serialize;
 
-/// The instructions that one end needs in a handshake.
+/// The numbers of processor instructions that one end needs in a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct HandshakeCosts {
-    /// Instructions for each flight that the end sends, and for each retransmission of this flight. They include the
-    /// processing of the flight that arrived before.
+    /// Number of processor instructions for each flight that the end sends, and for each retransmission of this flight.
+    /// It includes those for the processing of the flight that arrived before.
     pub flight: u64,
-    /// Instructions for an answer for which a server stores no state: a HelloVerifyRequest, or an alert.
+    /// Number of processor instructions for an answer for which a server stores no state: a HelloVerifyRequest, or an
+    /// alert.
     pub answer: u64,
-    /// Instructions after the public key of the peer has arrived. They include the verification of the key, the
-    /// verification of the peer's proof, and all further steps except a signature.
+    /// Number of processor instructions after the public key of the peer has arrived. It includes those for the
+    /// verification of the key, the verification of the peer's proof, and all further steps except a signature.
     pub verify: u64,
-    /// Instructions for a signature by this end, and for the steps until the next flight is sent.
+    /// Number of processor instructions for a signature by this end, and for the steps until the next flight is sent.
     pub sign: u64,
 }
 
-/// The instructions of each kind of handshake. In each array, the first entry is for the client, and the second entry
-/// is for the server.
+/// The numbers of processor instructions of each kind of handshake. In each array, the first entry is for the client,
+/// and the second entry is for the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Handshakes {
-    /// Instructions of client and server in a handshake with a pre-shared key.
+    /// Numbers of processor instructions of client and server in a handshake with a pre-shared key.
     pub psk: [HandshakeCosts; 2],
-    /// Instructions of client and server in a handshake with certificates. A CA below the trust anchor issued each
-    /// certificate.
+    /// Numbers of processor instructions of client and server in a handshake with certificates. A CA below the trust
+    /// anchor issued each certificate.
     pub certificate: [HandshakeCosts; 2],
-    /// Instructions of client and server in a handshake with raw public keys.
+    /// Numbers of processor instructions of client and server in a handshake with raw public keys.
     pub raw_key: [HandshakeCosts; 2],
-    /// Instructions of client and server in a handshake with a pre-shared key, in which the client receives a ticket.
+    /// Numbers of processor instructions of client and server in a handshake with a pre-shared key, in which the client
+    /// receives a ticket.
     pub with_ticket: [HandshakeCosts; 2],
-    /// Instructions of client and server in a handshake that resumes a session with the ticket of
+    /// Numbers of processor instructions of client and server in a handshake that resumes a session with the ticket of
     /// [`with_ticket`](Self::with_ticket).
     pub resumed: [HandshakeCosts; 2],
-    /// Instructions of client and server in a handshake that resumes a delegated session with the ticket of this
-    /// session.
+    /// Numbers of processor instructions of client and server in a handshake that resumes a delegated session with the
+    /// ticket of this session.
     pub delegated: [HandshakeCosts; 2],
 }
 

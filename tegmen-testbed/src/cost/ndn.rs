@@ -1,29 +1,29 @@
-//! The instructions that the operations of a node of Named Data Networking need.
+//! The numbers of processor instructions that the operations of a node of Named Data Networking need.
 
 use serde::{Deserialize, Serialize};
 
-/// Instructions of each operation of a node. The values come from `data/ndn-instructions.toml`.
+/// Numbers of processor instructions of each operation of a node. The values come from `data/ndn-instructions.toml`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NdnCosts {
-    /// Instructions to create an Interest at a consumer, and to store and send this Interest at the forwarder of the
-    /// consumer.
+    /// Number of processor instructions to create an Interest at a consumer, and to store and send this Interest at the
+    /// forwarder of the consumer.
     pub create: u64,
-    /// Instructions to send an Interest again at a forwarder.
+    /// Number of processor instructions that a forwarder executes to send an Interest again.
     pub again: u64,
-    /// Instructions to process an Interest at a forwarder. The forwarder sends the Interest to the next hop, or answers
-    /// it from its content store.
+    /// Number of processor instructions that a forwarder executes to process an Interest. The forwarder sends the
+    /// Interest to the next hop, or answers it from its content store.
     pub on_interest: u64,
-    /// Instructions to process a Data packet at a forwarder. The forwarder stores the packet, and sends it to the faces
-    /// with pending Interests.
+    /// Number of processor instructions that a forwarder executes to process a Data packet. The forwarder stores the
+    /// packet, and sends it to the faces with pending Interests.
     pub on_data: u64,
-    /// Instructions to search the content store, for each packet that the store contains.
+    /// Number of processor instructions to search the content store, for each packet that the store contains.
     pub of_stored: u64,
-    /// Instructions to create a Data packet at a producer: first without protection, then with encryption and a
-    /// signature.
+    /// Numbers of processor instructions that a producer executes to create a Data packet: first without protection,
+    /// then with encryption and a signature.
     pub create_data: [u64; 2],
-    /// Instructions to read a Data packet at a consumer: first without protection, then with the verification of the
-    /// signature and the decryption of the content.
+    /// Numbers of processor instructions that a consumer executes to read a Data packet: first without protection, then
+    /// with the verification of the signature and the decryption of the content.
     pub open: [u64; 2],
 }
 

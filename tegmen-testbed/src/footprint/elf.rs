@@ -74,7 +74,8 @@ impl Image {
     }
 }
 
-/// The section of erased flash memory. It does not belong to an image (link.x).
+/// The name of the ELF section with erased flash memory. QEMU needs this section, but a real device does not. So its
+/// bytes do not count as part of the image's size (link.x).
 pub(super) const ERASED: &str = ".erased";
 
 /// A `measure::Note` of the firmware crate, in the form in which an ELF file contains it.

@@ -23,7 +23,8 @@ impl Relation {
     }
 }
 
-/// Returns the relations between these images, built with the provider `compact`.
+/// Compares numbers of these images with each other, for images that were built with the provider `compact`. Returns
+/// the compared numbers with their maximums.
 ///
 /// # Errors
 /// [`Error::NoRelation`] if an image or one of its numbers is missing.

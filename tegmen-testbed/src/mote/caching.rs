@@ -154,8 +154,8 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         self.answer(now, wishes);
     }
 
-    /// Forwards the request that this proxy received last. Its destination is the next proxy, or the producer. Does
-    /// nothing at other nodes.
+    /// If this node is a proxy, forwards the request that it received last to the next proxy, or to the producer. Does
+    /// nothing if this node is a consumer or a producer.
     fn forward(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let Part::Forwarder { towards, producers, .. } = &self.part else { return };
         let Some(target) = self.application.proxy.as_ref().and_then(|proxy| proxy.target()) else { return };

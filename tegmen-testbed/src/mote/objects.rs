@@ -19,10 +19,11 @@ use tegmen::oscore::{
 use tegmen::secret::Secret;
 
 /// The OSCORE contexts of a node, one for each pair. A pair consists of a node that makes readings, and the node that
-/// receives these readings. The number of a pair is the number of the node that makes readings. If several consumers
-/// use the same producer, each pair of a consumer and a producer has its own number.
+/// receives these readings. Each pair has a number. If nodes make readings for one receiver, the number of a pair is
+/// the number of the node that makes the readings. If several consumers use several producers, the number is computed
+/// from the numbers of the consumer and of the producer.
 pub(super) struct Contexts {
-    /// The number of the pair whose context protects the node's requests.
+    /// The number of the pair of nodes whose OSCORE context protects the node's requests.
     pub(super) pair: u16,
     costs: Costs,
     contexts: BTreeMap<u16, Context>,

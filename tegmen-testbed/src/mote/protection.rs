@@ -120,7 +120,8 @@ impl Protection {
         self.has_sessions() || matches!(self, Self::Oscore | Self::Axiom | Self::NdnProtected)
     }
 
-    /// Returns the instructions of one end in a handshake. `is_resumed` is true if the handshake resumes a session.
+    /// Returns the numbers of processor instructions of one end (client or server) for the steps of a handshake.
+    /// `is_resumed` is true if the handshake resumes a session.
     pub const fn handshake(self, costs: &Handshakes, is_client: bool, is_resumed: bool) -> HandshakeCosts {
         let [of_client, of_server] = match self {
             Self::Certificate => costs.certificate,

@@ -18,7 +18,8 @@ use tegmen::time::{Duration, Instant};
 /// A turn: the datagrams that one node sends before the other node sends the next turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turn {
-    /// The datagrams of this turn. No two datagrams of an exchange are equal.
+    /// The datagrams that the node sends before the other node sends datagrams. No two datagrams of an exchange are
+    /// equal.
     pub datagrams: Vec<Vec<u8>>,
     /// The time from the end of the previous turn to the beginning of this turn, in microseconds. During this time the
     /// node computes, or waits for nodes that are not simulated.

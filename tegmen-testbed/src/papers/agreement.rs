@@ -457,15 +457,18 @@ pub const MEASURED: &str = "measured";
 pub const AGREES: &str = "agrees";
 /// The verdict on a case in which the results of the simulator do not agree with those of ns-3.
 pub const DIFFERS: &str = "differs";
-/// The tolerance for a case in which no queue grows for the whole run.
+/// The maximum differences between the results of the simulator and those of ns-3, for a case in which no queue grows
+/// for the whole run.
 pub const TOLERANCE: Tolerance = Tolerance { points: 0.4, percent: 2.0 };
-/// The tolerance for a case in which a queue grows for the whole run.
+/// The maximum differences between the results of the simulator and those of ns-3, for a case in which a queue grows
+/// for the whole run.
 pub const SATURATED: Tolerance = Tolerance { points: 2.0, percent: 15.0 };
 /// Minimum number of requests of each case. With this number, a measured share of 0.97 is accurate within 0.14
 /// percentage points.
 pub const REQUESTS: u64 = 60_000;
-/// The length of a backoff period, in milliseconds. Two medians that differ by at most one backoff period agree, even
-/// if their difference is more than the tolerance.
+/// The length of a backoff period, in milliseconds. If the median times of the simulator and of ns-3 differ by at most
+/// one backoff period, they agree. They then agree even if their difference is larger than [`TOLERANCE`] or
+/// [`SATURATED`].
 const STEP_MS: f64 = 0.32;
 const ASKS: u8 = 0;
 const ANSWERS: u8 = 1;

@@ -292,14 +292,16 @@ pub(super) fn image(name: &str) -> Image {
     Image::of(name).expect("the budget is part of the program, and a test reads it")
 }
 
-/// Returns the instructions of one end in a handshake. The image `dtls_resume` has a full handshake and then a
-/// handshake that resumes a session with a ticket. For this image the result is only for the second handshake.
+/// Returns the number of processor instructions that one end (client or server) executes in a handshake. The image
+/// `dtls_resume` has a full handshake and then a handshake that resumes a session with a ticket. For this image the
+/// result is only for the second handshake.
 pub(super) fn instructions(of: &str, end: &str) -> u64 {
     let operation = if of == "dtls_resume" { format!("resumption {end}") } else { format!("handshake {end}") };
     image(of).operation(&operation).expect("the budget is part of the program, and a test reads it")
 }
 
-/// Returns the instructions of one end to send or to process a flight; `None` if the image does not count them.
+/// Returns the number of processor instructions that one end (client or server) executes to send or to process a
+/// flight; `None` if the image does not count them.
 pub(super) fn by_flight(of: &str, end: &str, flight: u32) -> Option<u64> {
     image(of).operation(&format!("{end} flight {flight}"))
 }

@@ -47,8 +47,8 @@ pub fn map(title: &str, nodes: &[Node]) -> String {
     canvas.finish()
 }
 
-/// The colors of nodes, the highest share first. Each entry has the CSS class, the minimum share, and the text in the
-/// legend.
+/// The colors of nodes. The color of a node depends on the share of its readings that node 0 answered. Each entry has
+/// the CSS class of a color, the minimum share for this color, and the text in the legend. The highest share is first.
 const SHADES: [(&str, f64, &str); 5] = [
     ("m0", 0.99, "99 % and more"),
     ("m1", 0.95, "95 to 99 %"),

@@ -1,5 +1,5 @@
-//! The section of a deployment in the report. It contains plots of its figures, the delays, maps of its nodes, a table,
-//! and the advice.
+//! The section of a deployment in the report. It contains plots of the results and of the delays, maps of the nodes, a
+//! table, and advice about the protections that the deployment can afford.
 
 use super::{Report, Row};
 use crate::advice::Advice;

@@ -33,7 +33,8 @@ pub fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     })
 }
 
-/// Returns the text of a part that contains these runs.
+/// Returns the text of a CSV file that contains these runs of the plan. The file is one part of the plan's results:
+/// several machines can each run a part.
 ///
 /// # Errors
 /// If the executable file of this program cannot be read.

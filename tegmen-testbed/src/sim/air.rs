@@ -81,7 +81,8 @@ impl Air {
         self.receivers[node].listens_from
     }
 
-    /// Returns the sum of the power at `node` of all frames on the air, except the frame in the slot `without`.
+    /// Returns the sum of the power at `node` of all frames on the air. `without` is an index of `slots`. The frame at
+    /// this index is left out.
     fn power(&self, links: &Links, node: NodeId, without: usize) -> f64 {
         let others = self.slots.iter().enumerate().filter(|(slot, _)| *slot != without);
         others.filter_map(|(_, flying)| flying.as_ref()).map(|flying| links.power(flying.from, node)).sum()

@@ -1,9 +1,9 @@
 //! The MAC of a station: unslotted CSMA/CA, acknowledgements, retransmissions (IEEE 802.15.4-2006, section 7.5).
 //!
-//! The states of a station follow each other: Idle -> Contends (a backoff and an assessment, again while the channel is
-//! busy) -> TurnsToSend -> Sends -> AwaitsAcknowledgement -> Idle. A received frame that requests an acknowledgement
-//! interrupts every state except sending: Acknowledges -> Idle. The medium access that was interrupted then begins
-//! again.
+//! The states of a station follow each other: Idle -> Contends (a backoff and a channel assessment, which are repeated
+//! while the channel is busy) -> TurnsToSend -> Sends -> AwaitsAcknowledgement -> Idle. A received frame that requests
+//! an acknowledgement interrupts every state except sending: Acknowledges -> Idle. The medium access that was
+//! interrupted then begins again.
 
 use super::radio::{
     ACKNOWLEDGEMENT_WAIT, ASSESSMENT, BACKOFF, LONG_SPACING, SHORT_FRAME_LEN, SHORT_SPACING, TURNAROUND, airtime,
@@ -39,9 +39,9 @@ pub(super) struct Station {
     pub(super) sequence: u8,
     pub(super) activity: Activity,
     queue: VecDeque<Outgoing>,
-    /// A counter that increases when a medium access or a wait for an acknowledgement ends. A planned event of these
-    /// two contains the value that the counter had when the event was planned. The event is ignored if the counter has
-    /// increased since then.
+    /// A counter that increases when a medium access or a wait for an acknowledgement ends. The events of a medium
+    /// access or of such a wait are planned before they occur. A planned event contains the value that the counter had
+    /// at this time. If the counter has increased since then, the event is ignored.
     turn: u32,
     backoffs: u8,
     exponent: u8,

@@ -4,7 +4,7 @@
 use chacha20::ChaCha8Rng;
 use chacha20::rand_core::{Rng as _, SeedableRng as _};
 
-/// The purpose of a random number.
+/// The purpose of a random number. Each purpose has a separate stream of random numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Purpose {
@@ -20,7 +20,7 @@ pub enum Purpose {
     Bursts = 5,
     /// Times at which nodes make requests or readings.
     Traffic = 6,
-    /// Keys, nonces and cookies of the node's cryptographic provider.
+    /// The keys, nonces and cookies that the node's cryptographic provider draws at random.
     Crypto = 7,
     /// Message IDs, tokens and timeouts of CoAP.
     Messages = 8,

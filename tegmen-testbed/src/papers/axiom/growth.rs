@@ -1,4 +1,5 @@
-//! Figures for groups of other sizes, for links that lose frames, and for members that join and leave.
+//! Results for cases that the paper on Axiom does not have: groups that are smaller or larger than the group in the
+//! paper, links that lose frames, and members that join and leave.
 
 use super::controller::{Rekeying, in_frames};
 use super::transaction::{ACKNOWLEDGES, Case, LOSSES, QUANTITIES, Quantity, Transaction};

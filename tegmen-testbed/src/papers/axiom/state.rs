@@ -2,7 +2,8 @@
 //! state in a node. A scheme is one of the protocols that the paper compares.
 //!
 //! Types without a pointer have the same size on this machine and on a Cortex-M3. The sizes of images, of DTLS and of
-//! CoAP exchanges come from the budget of the firmware.
+//! CoAP exchanges come from the budget file `firmware/budget.toml`, which contains the measured numbers of each
+//! firmware image.
 
 use super::{Paper, Scheme};
 use crate::cost::Image;

@@ -206,8 +206,9 @@ impl Transaction {
     }
 }
 
-/// Returns the cost of the period between two milestones of a run, such as the end of the handshakes. The period begins
-/// at the milestone `from`, and ends at the milestone `to`. Its duration is counted from the time `since`.
+/// Returns the cost of a part of a run. A milestone is an event such as the end of the handshakes. The cost includes
+/// all frames and energy between the milestones `from` and `to`. The duration is the time from `since` to `to`. `since`
+/// is later than `from` if the node waits after the milestone `from` before it sends the next request.
 fn part(frames: &[Captured], (from, since): (&Noted, Micros), to: &Noted) -> Part {
     // The acknowledgement of the last frame comes within a millisecond: see `Noted`.
     let start = if from.at == 0 { 0 } else { from.begun + 1000 };

@@ -66,7 +66,7 @@ impl Unicast {
         }
     }
 
-    /// Returns the figures of the frames and bytes of each exchange.
+    /// Returns the mean number of frames and the mean number of bytes of each exchange, as entries of the result table.
     pub(super) fn figures(&self) -> Vec<Figure> {
         let why = "until the last datagram has come; the MAC and the sender of a turn send again";
         let mut figures = Vec::new();

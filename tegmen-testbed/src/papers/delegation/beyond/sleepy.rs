@@ -81,8 +81,9 @@ const REVOCATION: &str = "revocation";
 /// The mean time between two requests of the server to the device, in seconds.
 const PERIOD_S: f64 = 600.0;
 const REQUESTS_OF_A_RUN: u32 = 36;
-/// The longest interval, in seconds, at which the server's first request is always answered in time. With longer
-/// intervals a handshake can need more than 60 s, and is then given up.
+/// The longest interval, in seconds, between two requests of the device to its parent at which the device always
+/// answers the server's first request in time. With longer intervals a handshake can need more than 60 s, and the
+/// server then gives the handshake up.
 const REACHABLE_S: f64 = 10.0;
 const TOO_LONG: &str = "the server gives a handshake up after 60 s, and a request after 45 to 93 s, and tries again in its next conversation";
 const ENERGY: &str = "of a Z1 with a conversation every 10 minutes: processor, radio while it is on, and 5 uA of sleep";
