@@ -165,8 +165,8 @@ pub(crate) fn client_lacks(
 }
 
 /// Reports that Tegmen's client cannot resume a session with a server, because the server gives the client no ticket
-/// and no session id. `by` selects which of the two is checked. Tegmen's client requests a ticket, and would accept a
-/// session id. `part` makes the server answer the client's request.
+/// ([`By::Ticket`]) or no session id ([`By::Id`]). `by` selects what is checked. Tegmen's client requests a ticket, and
+/// would accept a session id. `part` makes the server answer the client's request.
 pub(crate) fn server_lacks(
     scene: &Scene,
     by: By,

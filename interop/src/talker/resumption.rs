@@ -33,8 +33,8 @@ pub(super) fn cells(peer: &Arc<Peer>) -> Vec<Cell> {
     cells
 }
 
-/// The reason why tinydtls cannot resume by session id, for the report. "One" in this text is a session id. All other
-/// peers can resume by session id.
+/// The reason why tinydtls cannot resume by session id, for the report. "One" in this text is a session id. Each other
+/// library of the module [`talker`](super) can resume by session id.
 pub(super) const NO_ID: &str = "its dtls_send_client_hello always writes one of no bytes";
 
 /// The line that a program prints for a resumed session.
