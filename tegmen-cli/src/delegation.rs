@@ -57,10 +57,11 @@ enum Command {
     Connect {
         #[command(flatten)]
         named: Named,
-        /// The address and port of the outside server.
+        /// The address and port of the server with which the device opens the session. This server does not belong to
+        /// this installation.
         #[arg(value_name = "IP:PORT")]
         address: SocketAddr,
-        /// The name in the certificate of the outside server.
+        /// The name in the certificate of the server with which the device opens the session.
         #[arg(long, value_name = "NAME")]
         server_name: String,
     },

@@ -77,8 +77,8 @@ impl Watched {
         is_its
     }
 
-    /// Reads the group. The first call prints the whole group. A later call prints only shortages of the group that are
-    /// new.
+    /// Reads the group. The first call prints the whole group. A later call prints only the shortages (such as few
+    /// epochs left) that the group did not have at the previous call.
     async fn refresh(&mut self, admin: &Admin, out: Output) -> Result<(), Failure> {
         let mut group = admin.read(&format!("{}?limit=1", path(&self.name))).await?;
         self.is_stale = false;

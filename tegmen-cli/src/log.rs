@@ -18,11 +18,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tegmen_host::server::Severity;
 
-/// Maximum number of lines that wait for the writer. Further lines are dropped and counted.
+/// Maximum number of log lines that wait for the thread that writes them. Further lines are dropped and counted.
 const WAITING: usize = 1024;
-/// Maximum number of bytes that the thread writes at once.
+/// Maximum number of bytes that the writing thread of the log writes at once.
 const BATCH: usize = 64 << 10;
-/// The interval at which the thread writes the counts of repeated events.
+/// The interval at which the writing thread of the log writes the counts of repeated events.
 const TICK: Duration = Duration::from_secs(1);
 /// Maximum time for which the program waits at its end until the last lines are written.
 const LAST_LINES: Duration = Duration::from_secs(1);

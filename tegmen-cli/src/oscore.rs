@@ -31,14 +31,15 @@ enum Command {
     /// Create a context with a new secret: one directory for each of its two endpoints.
     #[command(after_help = "Examples:\n  tegmen oscore new client server\n  \
         tegmen oscore new sensor-17 gateway/sensor-17 --sender-id 11 --recipient-id 00 --allow 'GET /*'\n\n\
-        Copy the second directory to the other end. `--allow` sets the rights of the owner of the first directory there.")]
+        Copy the second directory to the other endpoint. `--allow` sets the rights that the owner of the first directory has at the \
+        other endpoint.")]
     New(New),
     /// Create a group with Group OSCORE (RFC 10021): each member protects messages to all members, and messages to one
     /// member. The command makes one directory for each member.
     #[command(after_help = "Examples:\n  tegmen oscore new-group lights switch hall porch\n  \
         tegmen oscore new-group lights switch hall --curve p256 --allow 'switch=GET /*' --allow 'switch=PUT /light' --allow 'hall=GET /*'\n\n\
-        Bring each directory to the device of this member. `--allow` sets the rights of a member at all others. To change the group, make \
-        a new one.")]
+        Copy the directory of each member to the device of this member. `--allow` sets the rights that a member has at all other \
+        members. To change the group, make a new group.")]
     NewGroup(member::NewGroup),
     /// Show the IDs of a context, and the sequence numbers that it used. The context belongs to one of two endpoints,
     /// or to a member of a group. Secrets are not shown.
@@ -111,8 +112,8 @@ struct New {
     /// Time after which the context must not be used, such as 2027-12-31T00:00:00Z.
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
-    /// Derive new keys at both endpoints (RFC 8613, appendix B.2) when one endpoint has lost its numbers or was
-    /// restored from a backup. Without this option, the context is refused in this case.
+    /// Derive new keys at both endpoints (RFC 8613, appendix B.2) when one endpoint has lost its sequence numbers or
+    /// was restored from a backup. Without this option, the context is refused in this case.
     #[arg(long)]
     rederivation: bool,
     /// A right that the owner of the first directory has at the other endpoint, as "METHOD /path"; may be repeated.

@@ -3,10 +3,10 @@
 /// Maximum number of bytes of an event that is not complete.
 const LONGEST: usize = 8 << 20;
 
-/// An event, or a block that contains only an ID.
+/// A server-sent event: the fields in the lines of the stream before an empty line. An event may contain only an ID.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Event {
-    /// The ID; `None` if the block contains none.
+    /// The ID of the event; `None` if no line of the event contains an ID.
     pub(super) id: Option<String>,
     /// The type of the event.
     pub(super) kind: String,
@@ -18,12 +18,12 @@ pub(super) struct Event {
 pub(super) struct Events {
     /// A line whose end has not arrived.
     line: Vec<u8>,
-    /// The fields of the block that has not ended.
+    /// The fields, read so far, of an event whose last line (an empty line) has not arrived.
     block: Event,
 }
 
 impl Events {
-    /// Reads further bytes of the stream. Returns the blocks that are now complete.
+    /// Reads further bytes of the stream. Returns the events that are now complete.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Vec<Event>, &'static str> {
         let mut complete = Vec::new();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {

@@ -88,7 +88,7 @@ impl FromStr for First {
     }
 }
 
-/// A first member that answers requests. Such a member has an address.
+/// A member that the group has from its creation, and that answers requests. Such a member has an address.
 #[derive(Clone)]
 pub(super) struct Listener(First);
 
@@ -253,7 +253,7 @@ fn warn(rekeyed: &Value, out: Output) {
 }
 
 impl Create {
-    /// Returns the first members in the form that the server reads.
+    /// Returns the members that the group has from its creation, in the JSON form that the server reads.
     fn members(&self) -> Vec<Value> {
         let checks_signatures = !self.provision.without_signatures;
         let member = |sends: bool| move |First { name, address }: &First| json!({ "name": name, "address": address, "sends": sends, "checks_signatures": checks_signatures });

@@ -11,7 +11,8 @@ use tegmen_control::publisher::SERVER_IDENTITY;
 use tegmen_host::provider::HostCrypto;
 use tegmen_testbed::papers::two_way::architecture::Messages;
 
-/// Returns the messages for a publisher `oven` and a subscriber `display`.
+/// Returns the access control messages of a publisher `oven` and a subscriber `display`: enrolment, introspection,
+/// token request, token upload and revocation.
 pub(super) fn messages() -> std::io::Result<Messages> {
     let mut crypto = HostCrypto::from_os()?;
     let one_time = OneTimeKey::parse(&format!("{NAME};{}", "07".repeat(32))).expect("a one-time key");

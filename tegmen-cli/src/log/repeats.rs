@@ -40,9 +40,10 @@ impl fmt::Display for Prefix {
 }
 
 struct Repeat {
-    /// The time at which the log wrote the last line for this kind and prefix.
+    /// The time at which the log wrote the last line about an event of one kind from one network prefix.
     written: Instant,
-    /// The number of later events of this kind and prefix. The log left out these events.
+    /// The number of events of the same kind from the same network prefix that came after this line. The log left out
+    /// these events.
     more: u64,
 }
 

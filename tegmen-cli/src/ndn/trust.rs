@@ -69,10 +69,11 @@ impl Trust {
     }
 }
 
-/// The first byte of each model: the type of its version field. No text begins with this byte.
+/// The first byte of each compiled trust schema (an LVS model): the TLV type of the version field of the model. No
+/// trust schema in text form begins with this byte.
 const MODEL: u8 = 0x61;
 
-/// Reads a schema from a file, which contains either a compiled model or the text of the schema.
+/// Reads a trust schema from a file, which contains either a compiled model or the text of the schema.
 pub(super) fn read_schema(file: &Path) -> Result<Schema, Failure> {
     let bytes = pem::read(file)?;
     let model = if bytes.first() == Some(&MODEL) { bytes } else { compile_text(file, bytes)? };

@@ -143,7 +143,8 @@ impl Access {
         mistakes
     }
 
-    /// Returns the files; `None` if the server is no access control server.
+    /// Returns the options that name the store, the keys, the policy and the audit log of the access control server.
+    /// Returns `None` if the server is no access control server.
     fn files(&self) -> Option<Files<'_>> {
         Some(Files {
             store: self.store.as_ref()?,

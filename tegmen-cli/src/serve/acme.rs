@@ -32,9 +32,9 @@ use tokio::task::JoinSet;
 /// A certificate is renewed this long before it expires. A certificate with a validity of less than three times this
 /// duration is renewed after two thirds of its validity.
 const RENEW: Duration = Duration::from_secs(30 * 86_400);
-/// The pause after the first failure for a device. Each further pause is twice as long.
+/// The pause after the first failed attempt to obtain a certificate for a device. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(300);
-/// Maximum pause after a failure.
+/// Maximum pause after a failed attempt to obtain a certificate for a device.
 const LONGEST_PAUSE: Duration = Duration::from_secs(12 * 3600);
 /// Maximum time to obtain one certificate.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -132,7 +132,7 @@ impl OfAcme {
         self.load(&file, device)
     }
 
-    /// Stores the result of an attempt for a device, and sets the time of the next attempt.
+    /// Stores the result of an attempt to obtain a certificate for a device, and sets the time of the next attempt.
     fn note(&self, name: &str, obtained: Result<Held, String>) {
         let now = SystemTime::now();
         let mut devices = self.devices();

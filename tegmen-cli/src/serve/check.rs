@@ -77,8 +77,9 @@ impl Sections {
         self.access.store.is_some() || self.directory.directory || self.proxy.is_given()
     }
 
-    /// Returns the application that serves these resources. In `/.well-known/core` the application also lists the path
-    /// of EDHOC, and the paths of the resource directory, if the server has these roles.
+    /// Returns the application that serves the resources in `made`. In `/.well-known/core` the application also lists
+    /// the path of EDHOC if the server accepts EDHOC, and the paths of the resource directory if the server is a
+    /// resource directory.
     pub(super) fn application(&self, made: &Made) -> Resources {
         let resources = Resources::new(made.values().cloned()).with_max_body(self.limits.max_body);
         resources.with_others([self.directory.paths(), self.keys.edhoc_paths()].concat())

@@ -239,7 +239,8 @@ fn why_wrong(arg: &Arg, error: &clap::Error) -> String {
     }
 }
 
-/// Returns the mistakes of options that are right separately, but must not be used together.
+/// Returns the mistakes that `error` reports. Each option is valid alone, but the options are wrong together: for
+/// example, two options exclude each other.
 pub(super) fn together(error: &clap::Error) -> Vec<Mistake> {
     let key = |kind| match error.get(kind) {
         Some(ContextValue::String(option)) => {

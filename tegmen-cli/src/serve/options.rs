@@ -181,7 +181,8 @@ pub(super) struct Access {
     /// the last line.
     #[arg(long, value_name = "FILE")]
     pub(super) audit: Option<PathBuf>,
-    /// Sign the heads of the audit log with this private key in PEM, or a key in a TPM as for --cert-key.
+    /// Sign the heads of the audit log with this private key in PEM, or a key in a TPM as for --cert-key. A head
+    /// contains the number and the hash of the last line of the log.
     #[arg(long, value_name = "FILE")]
     pub(super) audit_key: Option<PathBuf>,
 }
@@ -455,9 +456,9 @@ pub(super) struct Limits {
     /// answered with 5.03.
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20, value_parser = body_size)]
     pub(super) max_exchange_bytes: usize,
-    /// Send up to N notifications in a row as non-confirmable: faster, but some may be lost. A notification that
-    /// would exceed one byte per second to a client that does not respond is confirmable in any case (PROBING_RATE,
-    /// RFC 7252).
+    /// Send up to N notifications in a row as non-confirmable: faster, but some may be lost. A notification to a client
+    /// that does not respond is confirmable in any case if the server would otherwise send more than one byte per
+    /// second to this client (PROBING_RATE, RFC 7252).
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) unconfirmed: u8,
     /// Require plain clients to prove their address with the Echo option (RFC 9175) before they get a long answer.

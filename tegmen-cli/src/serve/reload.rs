@@ -273,8 +273,8 @@ impl Running {
         self.made.len()
     }
 
-    /// Reads the settings and the files that they name again, and changes the options that a running server can
-    /// change. After any mistake, all settings stay as they were. Returns true if the settings were changed.
+    /// Reads the settings again, and also the files that the settings name. Then changes the options that a running
+    /// server can change. After any mistake, all settings stay as they were. Returns true if the settings were changed.
     pub(super) async fn reload(&mut self) -> bool {
         let changed = match self.read_again() {
             Ok(change) => self.take(change).await.map_err(|error| vec![error]),

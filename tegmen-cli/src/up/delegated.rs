@@ -43,7 +43,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// The lifetime of the certificates that the demonstration makes: of the CA, and of the peers that the CA certifies.
 const VALID: Duration = Duration::from_secs(60 * 86_400);
 
-/// The parties: the delegation server, and the device.
+/// The servers of these steps: the delegation server, and the server of the delegated device.
 pub(super) struct Delegated {
     server: Server,
     device: Server,
@@ -86,7 +86,8 @@ fn address(server: &Server) -> Result<SocketAddr, Failure> {
 }
 
 impl Delegated {
-    /// Walks through the steps. The first step has the number `first`. Returns the parties, which continue to run.
+    /// Runs the steps of `tegmen up` that show delegated sessions. The first of these steps has the number `first`.
+    /// Returns the delegation server and the device, which continue to run.
     ///
     /// # Errors
     /// The error of the first step with an unexpected result.

@@ -141,7 +141,7 @@ impl Group {
         self.lamps.iter().map(|lamp| (lamp.device.name, lamp.light())).collect()
     }
 
-    /// Ends the lamps. Returns the number of handshake flights that the lamps retransmitted.
+    /// Stops the servers of the lamps. Returns the number of handshake flights that these servers retransmitted.
     pub(super) fn stop(self) -> u32 {
         self.lamps.into_iter().map(Lamp::stop).sum()
     }
@@ -325,8 +325,8 @@ impl Story<'_> {
         all
     }
 
-    /// Waits until each lamp has dropped exactly the records in `more`, in addition to the records that it dropped
-    /// before. `more` returns the numbers for the name of a lamp.
+    /// Waits until each lamp has dropped exactly the expected records since the previous call. `more` takes the name of
+    /// a lamp, and returns the expected number of these records for each reason to drop a record.
     async fn drop(&mut self, step: &str, more: impl Fn(&str) -> Dropped) -> Result<(), Failure> {
         for (lamp, dropped) in self.group.lamps.iter().zip(&mut self.dropped) {
             *dropped = dropped.and(more(lamp.device.name));

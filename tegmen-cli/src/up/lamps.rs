@@ -111,7 +111,8 @@ pub(super) struct Dropped {
 }
 
 impl Dropped {
-    /// Adds the numbers of `more` to the numbers of this value, for each reason.
+    /// Returns the sums of two counts of dropped records: for each reason to drop a record, the number in `self` plus
+    /// the number in `more`.
     pub(super) const fn and(self, more: Self) -> Self {
         Self {
             replayed: self.replayed.saturating_add(more.replayed),
@@ -173,7 +174,7 @@ impl Lamp {
         Dropped { replayed: counters.replayed, forged: counters.not_authentic, other: other.iter().sum() }
     }
 
-    /// Ends the lamp. Returns the number of handshake flights that the lamp retransmitted.
+    /// Stops the server of the lamp. Returns the number of handshake flights that this server retransmitted.
     pub(super) fn stop(self) -> u32 {
         self.server.stop().counters.retransmitted
     }

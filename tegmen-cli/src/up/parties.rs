@@ -63,10 +63,10 @@ pub(super) struct AccessControl {
     tasks: JoinSet<()>,
 }
 
-/// The interface for administrators, while it runs.
+/// The HTTPS interface for administrators, while it runs.
 pub(super) struct Administration {
     pub(super) url: String,
-    /// The path of the certificate of the interface. Clients of the interface must trust this certificate.
+    /// The path of the certificate of this HTTPS interface. Clients of the interface must trust the certificate.
     pub(super) ca: PathBuf,
     /// The path of the bootstrap token, which creates the first API key.
     pub(super) bootstrap: PathBuf,
@@ -74,7 +74,7 @@ pub(super) struct Administration {
 }
 
 impl Administration {
-    /// Ends the interface for administrators.
+    /// Ends the HTTPS interface for administrators.
     pub(super) async fn stop(self) {
         self.serving.abort();
         let _ = self.serving.await;

@@ -181,8 +181,8 @@ impl Tour {
         Ok(())
     }
 
-    /// Runs the step `refused`: the access control server gives the panel no key, so the panel gets no reading of the
-    /// oven.
+    /// Runs the step `refused`: the oven (a publisher) opens a session with the panel (a subscriber). The access
+    /// control server does not give the key of this session to the panel, so the panel gets no reading of the oven.
     async fn refused(&mut self, out: Output) -> Result<(), Failure> {
         let (identity, key) = self.oven.session_key(Words::PANEL.name())?;
         let error = self.panel.refuses(&identity, &key).await.map_err(|why| unproved("refused", &why))?;
