@@ -89,7 +89,7 @@ pub struct Event {
     pub text: String,
 }
 
-/// The socket of an agent. The file is removed when this value is dropped.
+/// The Unix socket of an agent. The file of the socket is removed when this value is dropped.
 pub struct Agent {
     listener: UnixListener,
     path: PathBuf,

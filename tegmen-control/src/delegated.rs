@@ -4,9 +4,9 @@
 //! sessions in the name of the device. Peers resume these sessions at the device with a ticket or a session id. The
 //! device itself can resume sessions at remote servers.
 //!
-//! * The [state](DeviceSettings::state) is a file with the epoch, its keys, and the refused connections. The device
-//!   replaces the whole file durably before it answers. Sessions that the server sent are only in memory, and are lost
-//!   at a restart.
+//! * The [state](DeviceSettings::state) is a file with the epoch, its keys, and the refused connections. When a request
+//!   of the server changes the state, the device replaces the whole file durably before it answers this request.
+//!   Sessions that the server sent are only in memory, and are lost at a restart.
 //! * A peer has the rights of the scope that its ticket names, until the delegation expires. The scopes of the device
 //!   are those that its operator gave to the server. A scope that the device does not have gives no rights.
 //! * When the server revokes a connection, the connection loses its rights, and its session is closed. When another

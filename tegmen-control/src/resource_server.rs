@@ -76,7 +76,8 @@ pub enum Refusal {
     /// The token is on the list of revoked tokens.
     #[error("the token is revoked")]
     Revoked,
-    /// The token does not update the rights of the Security Context that protects the request with the token.
+    /// The token does not update the rights of the Security Context that protects the request with the token, or the
+    /// token is older than the token whose rights this context has.
     #[error(
         "the token does not update the rights of the context that protects the request, or is older than the one before"
     )]

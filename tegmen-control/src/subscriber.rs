@@ -129,7 +129,7 @@ pub enum NotGranted {
 }
 
 impl NotGranted {
-    /// Returns a code that stays the same in later versions.
+    /// Returns the code of this error, for programs. The code stays the same in later versions.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Refused => "refused",

@@ -82,7 +82,7 @@ pub(crate) enum NotTaken {
 }
 
 impl NotTaken {
-    /// Returns a code that stays the same in later versions.
+    /// Returns the code of this reason, for the audit log. The code stays the same in later versions.
     pub(crate) const fn code(&self) -> &'static str {
         match self {
             Self::Busy { .. } => "publisher-busy",

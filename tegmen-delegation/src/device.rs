@@ -23,8 +23,8 @@ pub trait Memory {
     /// The error type of the hardware.
     type Error;
 
-    /// Writes the epoch that was stored last to `epoch`. Writes the numbers of the connections that were refused in
-    /// this epoch to `refused`, and returns the count of these numbers.
+    /// Copies the epoch that was stored last into `epoch`. Copies the numbers of the connections that were refused in
+    /// this epoch into `refused`, and returns the count of these numbers.
     ///
     /// # Errors
     /// [`Lost`] if there is no epoch, or if `refused` is too short.

@@ -117,7 +117,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Returns the code, which stays the same in later versions.
+    /// Returns the code of this reason, for the audit log. The code stays the same in later versions.
     pub const fn code(self) -> &'static str {
         match self {
             Self::NotAuthenticated => "not-authenticated",

@@ -3,7 +3,7 @@
 //! ```toml
 //! [[rule]]
 //! name = "displays read the kitchen"
-//! subject = ["display-*", "tag:display"]   # names, and tags of parties; a * at the end for all that begin so
+//! subject = ["display-*", "tag:display"]   # names or tags; display-* stands for all names that begin with display-
 //! publisher = "tag:kitchen"
 //! allow = ["GET /sensors/*", "read /status"]
 //!

@@ -16,7 +16,8 @@ pub const MAX_ANSWER: usize = 1024;
 pub enum Question {
     /// A program asks for the key of the session identity that a publisher shows in a handshake: `session IDENTITY`.
     Session(String),
-    /// A program asks for a new session identity for a handshake with this publisher, and its key: `publisher NAME`.
+    /// A program asks for a new session identity, and for the key of this identity, for a handshake with this
+    /// publisher: `publisher NAME`.
     Publisher(String),
 }
 
@@ -57,7 +58,7 @@ pub enum Answer {
     },
     /// `error CODE TEXT`.
     Error {
-        /// The code, which stays the same in later versions.
+        /// The code of the error, for programs. The code stays the same in later versions of the agent.
         code: String,
         /// The cause of the error, and what the user has to do next.
         text: String,
@@ -88,8 +89,8 @@ impl Answer {
         }
     }
 
-    /// Returns the line of the answer, with its line feed. The buffer is large enough from the beginning. So the buffer
-    /// is never copied, and no copy of the key remains in memory.
+    /// Returns the line of the answer, with its line feed. The line may contain the key of a session. The buffer is
+    /// large enough from the beginning. So the buffer is never copied, and no copy of the key remains in memory.
     pub fn line(&self) -> Zeroizing<String> {
         let mut line = Zeroizing::new(String::with_capacity(MAX_ANSWER));
         match self {

@@ -134,8 +134,9 @@ impl Records {
         self.each.push(Waiting { end: self.text.len(), then });
     }
 
-    /// Adds a function to the last record: `last` is called after the record has its result, and after the record's own
-    /// function. Does nothing if there is no record.
+    /// Adds the function `last` to the record that was added last. `last` is called when the line of this record is
+    /// durable, or when the write of the line has failed. If [`Self::push`] added another function to the record,
+    /// `last` is called after that function. Does nothing if there is no record.
     pub(crate) fn after_last(&mut self, last: impl FnOnce() + Send + 'static) {
         if let Some(waiting) = self.each.last_mut() {
             let then = waiting.then.take();

@@ -133,7 +133,8 @@ impl State {
     }
 }
 
-/// A session that the device opens. Its principal is the number of the connection at this device.
+/// A session that the device opens with a peer. The principal of the session is the number that the device itself gives
+/// to the connection with this peer.
 pub(super) struct ToOpen {
     pub(super) session: SessionState,
     pub(super) handle: Handed,

@@ -18,11 +18,11 @@ pub struct Contact {
 /// contacts the device again at intervals.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreachable {
-    /// The time of the first failure, in seconds since 1970.
+    /// The time of the first failed conversation since the last successful one, in seconds since 1970.
     pub since: u64,
-    /// The number of failures.
+    /// The number of failed conversations since the last successful one.
     pub attempts: u32,
-    /// The reason of the last failure.
+    /// The reason why the last conversation failed.
     pub why: String,
 }
 

@@ -153,9 +153,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         format!("{name};{epoch};{}", to_hex(&random))
     }
 
-    /// Completes a pending epoch, after a session under its key has proved that the device began an epoch with this
-    /// number. Sends the check value of the epoch to the device. If the device has another value, it began the epoch of
-    /// an earlier request, and another epoch is due at once.
+    /// Completes the pending epoch `next`. A session under the device key of this epoch has proved that the device
+    /// began an epoch with the same number. Sends the check value in `next` to the device. If the device has another
+    /// check value, the device began the epoch of an earlier request. Then the server requests another epoch at once.
     async fn confirm(&self, conversation: &mut Conversation, next: NextEpoch) -> Result<(), Failed> {
         let name = conversation.device.name.clone();
         let is_same = conversation.tell_epoch(next, self.seconds()).await?;

@@ -44,7 +44,7 @@ pub(super) enum NotGiven {
 }
 
 impl NotGiven {
-    /// Returns a code that stays the same in later versions.
+    /// Returns the code of this reason, for the audit log. The code stays the same in later versions.
     pub(super) const fn code(self) -> &'static str {
         match self {
             Self::Disabled => "device-disabled",
@@ -77,7 +77,8 @@ pub(super) struct Standing<'s> {
     pub(super) scope: u8,
     pub(super) since: u32,
     pub(super) expires: u32,
-    /// The number of this earlier connection, if the connection belongs to the previous epoch; otherwise `None`.
+    /// The number of the earlier connection if it belongs to the previous epoch; `None` if it belongs to the present
+    /// epoch.
     pub(super) of: Option<u32>,
 }
 

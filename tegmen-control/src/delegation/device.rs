@@ -36,7 +36,7 @@ pub(super) struct Known {
     pub(super) changed: Revision,
 }
 
-/// The JSON text at the beginning of the row's value.
+/// The JSON text at the beginning of the value of a device's row in the store.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {

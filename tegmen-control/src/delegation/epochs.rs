@@ -41,9 +41,9 @@ pub struct ResetPreview {
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Requests the next epoch of a device. `by` is the name of the operator who requests the epoch, or another reason
-    /// for the epoch. The epoch begins when the server next contacts the device. All sessions and tickets of the
-    /// present epoch then end at the device.
+    /// Requests the next epoch of a device. `by` is the name of the operator who requests the epoch. If the server
+    /// itself requests the epoch, `by` is a text with the reason. The epoch begins when the server next contacts the
+    /// device. All sessions and tickets of the present epoch then end at the device.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::Changed`] or [`DelegationError::Store`].

@@ -40,8 +40,8 @@ impl Waiting {
         Request::Keep(HandedOver { state: self.state.expose(), handle, opens: self.peer.is_some() })
     }
 
-    /// Returns the request that follows [`Self::keep`] and lets the device open the session; `None` if the peer resumes
-    /// it.
+    /// Returns the request with which the server asks the device to open the session. This request follows the request
+    /// of [`Self::keep`]. Returns `None` if the device does not open the session, because the peer resumes it.
     pub(super) fn go(&self) -> Option<Request<'_>> {
         let Peer { address, server_name } = self.peer.as_ref()?;
         Some(Request::Go { go: Go { number: self.number, peer: *address }, server_name })

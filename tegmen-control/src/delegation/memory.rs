@@ -97,12 +97,13 @@ pub struct DelegationCounts {
     pub failed_conversations: u64,
     /// The number of epochs that devices began.
     pub epochs: u64,
-    /// The number of conversations in which a device refused fewer connections than it had acknowledged, because it had
-    /// returned to an older copy of its state.
+    /// The number of conversations in which a device had returned to an older copy of its state. Such a device refuses
+    /// fewer connections than it had acknowledged, so the server sends it all refused connections again.
     pub forgotten: u64,
 }
 
-/// The number of entries in memory, in addition to the entries of the devices themselves.
+/// The numbers of entries that the delegation server has in memory, one number for each kind of entry. The entries of
+/// the devices themselves are not counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Entries {
     /// The number of connections whose rows in the store are not durable yet.

@@ -41,7 +41,7 @@ impl Purpose {
         Self::ALL.into_iter().find(|purpose| purpose.word() == word)
     }
 
-    /// Returns the first connection number for this purpose.
+    /// Returns the first number of the range of connection numbers that this purpose has.
     pub(super) const fn first(self) -> u32 {
         match self {
             Self::New => 0,

@@ -63,7 +63,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(refused)
     }
 
-    /// Makes a revocation durable. Returns `None` if another epoch began after the rows in `family` were read.
+    /// Makes the revocation of the connections in `family` durable. Returns `None` if another epoch began after
+    /// `family` was read from the store.
     async fn refuse(
         &self,
         device: &Arc<Device>,

@@ -18,7 +18,7 @@ use tegmen_store::store::{Entry, Scan};
 use tegmen_store::{Store, Value};
 use tokio::sync::Notify;
 
-/// Maximum number of rows that are loaded at once.
+/// Maximum number of rows that one query reads from the store.
 pub(super) const PAGE: usize = 1000;
 
 /// A connection whose row in the store is not durable yet.
@@ -26,8 +26,8 @@ pub(super) struct Made {
     pub(super) device: Arc<Device>,
     pub(super) tag: rows::Tag,
     pub(super) number: u32,
-    /// The connection of the previous epoch that this connection replaces: the tag of the epoch and the number. `None`
-    /// for a new connection.
+    /// The connection of the previous epoch that this connection replaces: the tag of that epoch, and the number of the
+    /// replaced connection. `None` if this connection replaces no connection.
     pub(super) of: Option<(rows::Tag, u32)>,
     pub(super) row: ConnectionRow,
 }

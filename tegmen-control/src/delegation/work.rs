@@ -1,5 +1,5 @@
-//! The work after handshakes: writes rows of connections, reserves blocks of numbers, and removes rows that are no
-//! longer valid.
+//! The work after handshakes: writes the rows of connections to the store, reserves blocks of connection numbers, and
+//! removes the rows of connections that are no longer valid.
 
 use super::error::DelegationError;
 use super::memory::Device;

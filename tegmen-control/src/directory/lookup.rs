@@ -69,7 +69,7 @@ impl Criterion<'_> {
         if self.is_prefix { value.starts_with(self.value) } else { value == self.value }
     }
 
-    /// Returns true if a link or its registration has the attribute.
+    /// Returns true if a link or its registration has the attribute of this criterion.
     fn fits_link(&self, registration: &Registration, link: &Link) -> bool {
         let own = match self.name {
             "href" => self.fits(&link.target) || self.fits(&absolute(registration, &link.target)),
@@ -88,7 +88,8 @@ impl Criterion<'_> {
         own || self.fits_endpoint(registration)
     }
 
-    /// Returns true if a registration itself has the attribute.
+    /// Returns true if the registration itself has the attribute of this criterion. The links of the registration do
+    /// not count.
     fn fits_endpoint(&self, registration: &Registration) -> bool {
         let (sector, endpoint) = &registration.name;
         match self.name {
@@ -120,8 +121,8 @@ fn resolved(registration: &Registration, link: &Link) -> Link {
     link
 }
 
-/// Returns a registration as the answer to a lookup contains it. The answer does not contain the lifetime (RFC 9176,
-/// section 6.4).
+/// Returns the link that describes a registration in the response to a lookup. The link does not contain the lifetime
+/// of the registration (RFC 9176, section 6.4).
 fn entry(registration: &Registration) -> Link {
     let (sector, endpoint) = &registration.name;
     let mut attributes = vec![Attribute::quoted("base", &registration.base), Attribute::quoted("ep", endpoint)];

@@ -36,8 +36,8 @@ pub struct DirectoryBounds {
 }
 
 impl Default for DirectoryBounds {
-    /// Returns 10,000 registrations, 100 of each identity, 16 KiB of links in one registration, and 32 MiB of links in
-    /// total.
+    /// Returns these limits: 10,000 registrations, 100 registrations of each identity, 16 KiB of links in one
+    /// registration, and 32 MiB of links in total.
     fn default() -> Self {
         Self { registrations: 10_000, each: 100, links: 16 << 10, bytes: 32 << 20 }
     }

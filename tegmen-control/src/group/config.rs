@@ -219,7 +219,7 @@ pub enum GroupError {
         "{member} has the address {address} in this group: a listener has an address of its own, so evict one of the two"
     )]
     AddressTaken {
-        /// The address that both members would have.
+        /// The address that two members of the group would have.
         address: IpAddr,
         /// The name of the member that has the address.
         member: String,

@@ -37,7 +37,7 @@ use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 /// Maximum number of plans for one change. A change is planned again if another controller changed the group during the
 /// previous plan.
 const PLANS: usize = 8;
-/// Maximum number of rows that are loaded at once.
+/// Maximum number of rows that one call reads from the store.
 const PAGE: usize = 1000;
 /// Maximum number of members whose rows one transaction writes when a group is created.
 const BATCH: usize = 100;

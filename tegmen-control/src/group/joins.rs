@@ -25,8 +25,8 @@ struct Members {
 }
 
 impl Joins {
-    /// Makes a limit that allows one join in each interval, after [`AT_ONCE`] joins in a row. An interval of zero means
-    /// no limit.
+    /// Makes a limit that allows each member [`AT_ONCE`] joins without a pause, and from then on one join in each
+    /// interval. An interval of zero means no limit.
     pub(super) fn new(interval: Duration) -> Self {
         Self { interval, members: Mutex::default() }
     }

@@ -118,7 +118,7 @@ struct Pass {
 struct Position {
     /// The number of complete rounds. In a round, the controller sends each message of the change once.
     round: u8,
-    /// The number of messages that the controller has sent in the current round.
+    /// The number of messages of the change that the controller has sent since the last complete round.
     sent: usize,
 }
 
@@ -230,8 +230,8 @@ impl Outbox {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct LeftOut {
     changes: usize,
-    /// True if no other change of the group was dropped since the time at which all messages of the group were last
-    /// sent.
+    /// True if no earlier call has dropped changes of the group since the time at which all messages of the group were
+    /// last sent.
     is_first: bool,
 }
 
@@ -271,8 +271,8 @@ impl Queue {
         }
     }
 
-    /// Sets the time at which the next message of the group is due, in place of an earlier time. If the group has no
-    /// messages, removes the group from the queue.
+    /// Sets the time at which the next message of the group is due. Replaces the time that was set before. If the group
+    /// has no messages, removes the group from the queue.
     fn schedule(&mut self, group: &str, at: Instant) {
         let Some(waiting) = self.groups.get_mut(group) else { return };
         if let Some(turn) = waiting.turn.take() {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-/// The messages of a change, in the order in which they must be sent.
+/// The messages that announce a change of the members or keys of a group, in the order in which they must be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rekeying {
     /// The number of the epoch that the change has begun.

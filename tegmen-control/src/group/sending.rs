@@ -31,7 +31,8 @@ pub struct Sending {
 /// of each group again. The future runs until it is dropped. If the controller has no outbox, the future ends at once.
 ///
 /// A message that the system refuses to send has no effect on the state of the group. An event of the crate `tracing`
-/// reports the first message that the system refuses, and another event reports when messages are sent again.
+/// reports the first message that the system refuses to send. Another event reports the first message that the system
+/// sends afterwards.
 pub async fn send<S: Store, C: Crypto>(controller: &Controller<S, C>, sending: &Sending) {
     let Some(outbox) = controller.outbox() else { return };
     resume_all(controller, outbox).await;

@@ -6,7 +6,7 @@
 //! GET    /ace-group/GROUP/num          the number of the current epoch
 //! GET    /ace-group/GROUP/creds        the public keys of the other members, in a group with signatures
 //! FETCH  /ace-group/GROUP/creds        those of some members
-//! GET    /ace-group/GROUP/nodes/NODE   the same keys
+//! GET    /ace-group/GROUP/nodes/NODE   the keys of the current epoch, as GET /ace-group/GROUP
 //! DELETE /ace-group/GROUP/nodes/NODE   leaves
 //! ```
 //!
@@ -153,7 +153,7 @@ pub enum Event<'a> {
     Rekeying {
         /// The name of the group.
         group: &'a str,
-        /// The messages of the change. The change has begun an epoch.
+        /// The rekey messages of this change of the members, and the number of the epoch that the change has begun.
         rekeying: &'a Rekeying,
         /// A line for the log. It contains the name of the member, and a warning if few epochs are left.
         message: String,

@@ -42,8 +42,8 @@ pub struct KeyTree {
 pub struct Change {
     /// The number of the epoch that the change begins.
     pub(super) epoch: u16,
-    /// The paths whose nodes get new secrets, in the order of their messages. A node on several paths gets the secret
-    /// of the last of these paths.
+    /// The paths whose nodes get new secrets. The rekey messages of the paths are sent in this order. A node on several
+    /// paths gets the secret of the last of these paths.
     pub(super) paths: Vec<Path>,
 }
 
@@ -112,7 +112,7 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// Returns the parameters in the form that [`tegmen::axiom`] takes.
+    /// Returns the parameters of the member in the form that [`tegmen::axiom`] takes.
     pub fn admission(&self) -> Admission<'_> {
         Admission {
             group: &self.group,

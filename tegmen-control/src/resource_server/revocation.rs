@@ -12,10 +12,11 @@ use tegmen_host::provider::HostCrypto;
 use tegmen_host::uri::Uri;
 use tegmen_store::clock::now;
 
-/// The pause after the end of an observation or after a failure, before the next attempt to observe the list.
+/// The pause after an observation of the list of revoked tokens has ended or has failed, before the next attempt to
+/// observe this list.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// An event in the observation of revoked tokens, for the log of the resource server.
+/// An event in the observation of the list of revoked tokens, for the log of the resource server.
 #[derive(Debug)]
 pub enum RevocationEvent<'e> {
     /// The resource server has received the list.

@@ -15,14 +15,15 @@ use tegmen_store::clock::now;
 enum Verdict {
     /// The request is a POST that contains a token.
     Token,
-    /// A token of the sender gives the right.
+    /// The sender has a token that permits the request.
     Allowed,
     /// The sender has no token, so the policy for all other peers decides.
     Others,
     /// The token of the sender has expired, or the request has no protection and must have a token. The response is
     /// 4.01, with hints if the request has no protection.
     NoToken,
-    /// A token of the sender does not give the right. The response is 4.03 or 4.05 (RFC 9200, section 5.10.2).
+    /// The sender has a token, but the token does not permit the request. The response is 4.03 or 4.05 (RFC 9200,
+    /// section 5.10.2).
     Refused(Code),
 }
 
@@ -66,7 +67,7 @@ impl Tokens {
         self.of_token(identity.principal, method, path).unwrap_or(Verdict::Others)
     }
 
-    /// Decides on a request of a client with a token. Returns `None` if the client has no token.
+    /// Decides on a request by the token of its client. Returns `None` if the client has no token.
     fn of_token(&self, principal: Principal, method: Code, path: impl Iterator<Item = u8> + Clone) -> Option<Verdict> {
         let taken = self.taken();
         let token = taken.of_principal(principal)?;

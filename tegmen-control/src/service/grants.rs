@@ -48,10 +48,10 @@ struct Batch {
 }
 
 impl Grants {
-    /// Starts the thread.
+    /// Starts the thread that makes grants durable.
     ///
     /// # Errors
-    /// The error of the system if it has no thread.
+    /// The error of the system if it cannot start the thread.
     pub(super) fn start<S: Store>(state: &Arc<State<S>>, audit: &AuditLog) -> std::io::Result<Self> {
         let (shared, state, audit) = (Arc::<Shared>::default(), Arc::clone(state), audit.clone());
         let of_thread = Arc::clone(&shared);

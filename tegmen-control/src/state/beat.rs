@@ -52,8 +52,8 @@ pub(super) enum Step {
     /// The server waits for the store to acknowledge the write. The values are the time at which the write began, the
     /// revision of the view at that time, and the pending answer.
     Commits(Instant, Revision, Answer<Revision>),
-    /// The store has acknowledged the write, and the server waits until the view has it. The values are the time at
-    /// which the write began, and the revision of the write.
+    /// The store has acknowledged the write, and the server waits until its view (its copy of the store in memory)
+    /// contains the write. The values are the time at which the write began, and the revision of the write.
     Travels(Instant, Revision),
 }
 

@@ -102,7 +102,7 @@ impl NewDevice {
     /// Makes a device with a certificate or a raw public key.
     ///
     /// # Errors
-    /// A text with the correction, if this kind of credential contains a secret.
+    /// A text that explains how to correct the mistake, if this kind of credential contains a secret.
     pub fn public(party: OwnedParty, credential: Credential) -> Result<Self, String> {
         if credential.digest().is_none() {
             return Err("a shared key and a protokey need their 16 to 64 bytes, and a key for tokens its 32".to_owned());
@@ -114,8 +114,8 @@ impl NewDevice {
     /// tokens.
     ///
     /// # Errors
-    /// A text with the correction: the credential contains no secret, the secret has another length, or the name of a
-    /// publisher with a protokey cannot be part of a session identity.
+    /// A text that explains how to correct one of these mistakes: the credential contains no secret, the secret has a
+    /// wrong length, or the name of a device with a protokey or a key for tokens cannot be part of a session identity.
     pub fn secret(party: OwnedParty, credential: Credential, secret: &[u8]) -> Result<Self, String> {
         if credential.digest().is_some() {
             return Err("a certificate and a raw public key have no secret: give their SHA-256 alone".to_owned());
@@ -141,8 +141,8 @@ impl NewDevice {
     /// Sets the address at which the device takes tokens from the server.
     ///
     /// # Errors
-    /// A text with the correction: the device is no publisher with a protokey, or the address is not the address of a
-    /// single device.
+    /// A text that explains how to correct one of these mistakes: the device is no publisher with a protokey, or the
+    /// address is not the address of a single device.
     pub fn at(mut self, address: SocketAddr) -> Result<Self, String> {
         if self.device.credential != Credential::Protokey(Mode::Bound) {
             return Err("only a device of the kind protokey takes tokens: leave out the address".to_owned());

@@ -29,7 +29,7 @@ impl Enrolment {
     /// Makes an enrolment, after a check of the name, the tags and the kind. `expires` is in seconds since 1970.
     ///
     /// # Errors
-    /// A text with the correction.
+    /// A text that explains how to correct the name, the tags or the kind.
     pub fn new(name: &str, tags: Vec<String>, kind: &str, expires: u64) -> Result<Self, String> {
         let party = OwnedParty::new(name, tags)?;
         if name.len() > MAX_NAME {
@@ -84,7 +84,7 @@ pub enum NotEnrolled {
 }
 
 impl NotEnrolled {
-    /// Returns a code that stays the same in later versions.
+    /// Returns the code of this error, for the audit log. The code stays the same in later versions.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Malformed => "malformed",

@@ -1,4 +1,4 @@
-//! The thread that applies the changes of the store to the view.
+//! The thread that applies the changes of the store to the view, which is the copy of the store in memory.
 
 use super::beat::{Around, Beat, WentBack};
 use super::rows;
@@ -28,7 +28,8 @@ pub(super) struct Shared {
     watcher: Watcher,
 }
 
-/// The thread that applies the changes of the store to the view. The thread ends when this value is dropped.
+/// The thread that applies the changes of the store to the [`View`], which is the copy of the store in memory. The
+/// thread ends when this value is dropped.
 pub(super) struct Feed {
     pub(super) shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -56,7 +57,7 @@ impl Drop for Feed {
 }
 
 impl Shared {
-    /// Returns the view and the function that receives the events, for a [`Beat`].
+    /// Returns the values that a [`Beat`] needs: the view, and the function that receives the events of the state.
     pub(super) const fn around(&self) -> Around<'_> {
         Around { view: &self.view, watcher: &self.watcher }
     }
@@ -127,8 +128,8 @@ impl Shared {
         }
     }
 
-    /// Waits for changes from the store. Meanwhile makes the steps of `beat`: the write of each second by which the
-    /// server checks that its view of the store is current.
+    /// Waits for changes from the store. Meanwhile advances `beat`, which writes to the store once a second. By this
+    /// write the server checks that its view (its copy of the store in memory) is current.
     fn wait<S: Store>(&self, answer: Answer<Changes>, beat: &mut Option<Beat<S>>, waker: &Waker) -> Waited {
         let mut answer = pin!(answer);
         let mut cx = Context::from_waker(waker);

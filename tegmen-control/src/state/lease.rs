@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// does not renew it.
 #[derive(Clone, Copy)]
 pub(super) struct Lease {
-    /// The time from which `length` counts. The view has all changes that the store acknowledged before this time.
+    /// The time from which `length` counts. The copy of the store in memory has all changes that the store acknowledged
+    /// before this time.
     pub(super) since: Instant,
     pub(super) length: Duration,
 }

@@ -37,7 +37,7 @@ pub(super) struct SessionRows {
 #[derive(Clone, Copy)]
 struct SessionLease {
     id: LeaseId,
-    /// The time at which the lease began, in seconds since 1970.
+    /// The time at which this lease of the store began, in seconds since 1970.
     since: u64,
     rows: u32,
 }

@@ -52,10 +52,11 @@ impl fmt::Display for RefusedDelivery {
 }
 
 impl Deliveries {
-    /// Makes the value that decides on the requests to the server of a subscriber. `server` is a session with the
-    /// access control server in which the subscriber proved its identity. `runtime` is the handle of a Tokio runtime,
-    /// which must run during the requests. `credentials` are the credentials of the server whose requests are decided.
-    /// `on_refusal` receives each request that the access control server does not allow, and must return quickly.
+    /// Makes the value that decides on the requests that the subscriber's own CoAP server receives. `server` is a
+    /// session with the access control server. In this session the subscriber has proved its identity. `runtime` is the
+    /// handle of a Tokio runtime, which must run during the requests. `credentials` are the credentials of the
+    /// subscriber's CoAP server. `on_refusal` receives each request that the access control server does not allow, and
+    /// must return quickly.
     pub fn new(
         server: Session,
         runtime: Handle,

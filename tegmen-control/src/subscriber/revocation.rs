@@ -10,8 +10,8 @@ use std::time::Duration;
 use tegmen_host::client::ClientError;
 use tegmen_host::server::{self, Server};
 
-/// The interval at which all sessions are compared with the list, if the list is not empty. A single comparison is not
-/// enough: a handshake may end after its key was revoked, and a session may be resumed.
+/// The interval at which all sessions are compared with the list of revoked tokens, if this list is not empty. A single
+/// comparison is not enough: a handshake may end after its key was revoked, and a session may be resumed.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Introspector {

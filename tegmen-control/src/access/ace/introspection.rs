@@ -12,9 +12,9 @@ const TOKEN_TYPE_HINT: i64 = 33;
 /// The hint in a request: the kind of token that the resource server presumes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hint {
-    /// The kind by its name.
+    /// The kind of the token as a name.
     Name(String),
-    /// The kind by its number, as for a proof-of-possession token in RFC 9200, figure 14.
+    /// The kind of the token as a number, such as the number of a proof-of-possession token (RFC 9200, figure 14).
     Number(i64),
 }
 
@@ -30,10 +30,10 @@ pub struct IntrospectionRequest {
 }
 
 impl IntrospectionRequest {
-    /// Reads a request.
+    /// Reads the request of a resource server to `/introspect`.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no such request, or contain no token.
+    /// [`Malformed`] if the bytes are no introspection request, or contain no token.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut token, mut hint, mut scope) = (None, None, None);
         read_message(message, |label, decoder| {

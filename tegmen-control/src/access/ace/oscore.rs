@@ -142,9 +142,9 @@ impl InputMaterial {
         out
     }
 
-    /// Returns the Security Context of an endpoint with this Sender ID and this Recipient ID (section 4.3). The
-    /// returned context never expires, and allows the other endpoint all requests. The caller must set the expiry and
-    /// the rights.
+    /// Returns the Security Context of an endpoint with this Sender ID and this Recipient ID (RFC 9203, section 4.3).
+    /// The returned context never expires, and allows the other endpoint all requests. The caller must set the expiry
+    /// and the rights.
     ///
     /// # Errors
     /// [`NoContext`].

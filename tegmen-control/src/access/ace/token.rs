@@ -62,7 +62,7 @@ impl Profile {
 pub enum Returned {
     /// Neither the token nor its hash.
     Nothing,
-    /// The hash of the token, in the form of a revocation list.
+    /// The hash of the token, in the binary format in which a revocation list contains it (RFC 6920, section 6).
     Hash,
     /// The token.
     Token,
@@ -112,10 +112,10 @@ pub struct TokenRequest {
 }
 
 impl TokenRequest {
-    /// Reads a request.
+    /// Reads the request of a client for a token.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no such request.
+    /// [`Malformed`] if the bytes are no token request.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut request = Self::default();
         read_message(message, |label, decoder| {
@@ -174,16 +174,16 @@ pub struct TokenResponse {
     pub rs_cnf: Option<Confirmation>,
     /// The result of the upload: true if the resource server has the token. `None` if the server tried no upload.
     pub uploaded: Option<bool>,
-    /// The hash of the token, in the form of a revocation list.
+    /// The hash of the token, in the binary format in which a revocation list contains it (RFC 6920, section 6).
     pub token_hash: Option<Vec<u8>>,
 }
 
 impl TokenResponse {
-    /// Reads a response.
+    /// Reads the response of an authorization server to a token request.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no such response, or if the response contains no token and does not state that
-    /// the resource server has the token.
+    /// [`Malformed`] if the bytes are no response to a token request, or if the response contains no token and does not
+    /// state that the resource server has the token.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut response = Self::default();
         read_message(message, |label, decoder| {

@@ -214,10 +214,10 @@ const ERROR_ID: i64 = 0;
 const ERROR_CURSOR: i64 = 1;
 
 impl TrlError {
-    /// Reads problem details that contain the entry.
+    /// Reads problem details (RFC 9290) that contain the entry `ace-trl-error`.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no such problem details.
+    /// [`Malformed`] if the bytes are no problem details with this entry.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut error, mut cursor) = (None, None);
         read_message_of(message, MAX_LIST, |label, decoder| {

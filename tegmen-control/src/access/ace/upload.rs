@@ -89,10 +89,10 @@ pub struct TokenUpload {
 }
 
 impl TokenUpload {
-    /// Reads a request.
+    /// Reads the request with which the access control server uploads a token to a publisher.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no such request.
+    /// [`Malformed`] if the bytes are no valid upload request.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut access_token, mut connect) = (None, None);
         read_message(message, |label, decoder| {

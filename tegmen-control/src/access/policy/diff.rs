@@ -158,10 +158,10 @@ impl<'p> Comparison<'p> {
         (found.map(|(place, methods)| (place.clone(), *methods)).map(change).collect(), complete)
     }
 
-    /// Returns true if the same difference was also found for a party with one tag less. Then the difference need not be
-    /// shown again. This applies only to example parties, which the comparison itself creates, and not to parties that
-    /// the caller or a test names. `place` has the parties and the path of the difference, and `methods` has the methods
-    /// of the difference.
+    /// Returns true if `found` has the same difference between the two policies for a party with one tag less. Then the
+    /// difference need not be shown again. This applies only to example parties, which the comparison itself creates,
+    /// and not to parties that the caller or a test names. `place` has the parties and the path of the difference, and
+    /// `methods` has the methods of the difference.
     fn is_repeated(&self, place: &Place, methods: u8, found: &BTreeMap<Place, u8>) -> bool {
         let (subject, publisher, path, after) = place;
         let known = |one: &OwnedParty| self.parties.contains(one);

@@ -19,7 +19,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Returns the name of the part, as a rule in a policy file has it.
+    /// Returns the name of this part of a request, which is a key of a `[[test]]` in a policy file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Subject => "subject",
@@ -34,9 +34,9 @@ impl Part {
 pub struct NearRule {
     /// The rule.
     pub rule: RuleId,
-    /// The part that the rule does not cover.
+    /// The part of the request that the rule does not cover.
     pub part: Part,
-    /// The file and the line of the rule, and the condition that the part does not meet.
+    /// The file and the line of the rule, and the condition of the rule that this part of the request does not meet.
     pub message: String,
 }
 

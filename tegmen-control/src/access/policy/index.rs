@@ -86,7 +86,8 @@ impl Index {
         Self { sets, subjects, publishers, paths, places, empty }
     }
 
-    /// Returns the position in the file of the rule that decides; `None` if no rule covers the request.
+    /// Returns the position of the rule that decides on the request, among the rules of the policy file; `None` if no
+    /// rule covers the request.
     pub(super) fn decide(&self, subject: &Party<'_>, publisher: &Party<'_>, method: Code, path: &str) -> Option<u32> {
         let bit = Methods::of(method).0.trailing_zeros() as usize;
         let mut found = [self.empty; 2];

@@ -111,14 +111,15 @@ impl fmt::Display for Party<'_> {
 pub(super) struct Pattern {
     /// True if the text is compared with tags, false if it is compared with the name.
     pub(super) tag: bool,
-    /// The text of the word, without `tag:` and `*`.
+    /// The text of the word in the policy file, without `tag:` and `*`.
     pub(super) text: String,
     /// True if the pattern matches each name or tag that begins with the text.
     pub(super) prefix: bool,
 }
 
 impl Pattern {
-    /// Reads a word. Returns a text with the correction if the word is not valid.
+    /// Reads a word with which a rule names parties. If the word is not valid, returns a text that explains how to
+    /// correct it.
     pub(super) fn parse(word: &str) -> Result<Self, String> {
         let (tag, rest) = word.strip_prefix(TAG).map_or((false, word), |rest| (true, rest));
         let (text, prefix) = rest.strip_suffix('*').map_or((rest, false), |text| (text, true));

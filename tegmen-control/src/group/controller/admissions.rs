@@ -213,7 +213,8 @@ impl Group {
     }
 }
 
-/// Gives the result of the change to each waiting call. Only the first of the calls that still wait gets the messages.
+/// Gives the result of a rekeying to each call in `waiting`. The first call whose caller still waits gets the rekey
+/// messages. The other calls get no messages.
 fn share(waiting: Vec<Joining>, result: Result<Rekeying, GroupError>) {
     let mut rekeying = match result {
         Ok(rekeying) => rekeying,
