@@ -175,9 +175,9 @@ pub enum ContextError {
     WhichMember {
         /// The directory.
         dir: String,
-        /// The member name in the request; `None` if the request has no name. No other member has this name.
+        /// The member name in the request; `None` if the request has no name. No member in `others` has this name.
         member: Option<String>,
-        /// The names of the other members of the group, separated by commas.
+        /// The names of all members of the group except the member that the directory belongs to, separated by commas.
         others: String,
     },
     /// Two contexts of one server are of the same group.

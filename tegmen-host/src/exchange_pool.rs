@@ -66,13 +66,14 @@ pub struct ExchangePool {
     busy: Ring,
     index: Index,
     sent: SentMessages,
-    /// The last number by which the pool identifies a peer. A stored reply contains the number of its peer.
+    /// The number that the pool gave last to a peer. The pool numbers its peers, and a stored reply contains the number
+    /// of its peer.
     owners: u32,
     /// The count of peers to which the pool has given a number, and which the pool has not forgotten.
     peers: usize,
     keys: [u64; 4],
-    /// The tick in which [`Self::expire_some`] last examined the age of replies. `added` is the number of replies that
-    /// were added after this tick.
+    /// The tick of 1024 microseconds in which [`Self::expire_some`] last examined the age of replies. `added` is the
+    /// number of replies that were added after this tick.
     looked_at: u32,
     added: usize,
 }
@@ -215,9 +216,10 @@ impl ExchangePool {
         })
     }
 
-    /// Removes replies that are older than EXCHANGE_LIFETIME. Does this at most once in a tick. Each time removes from
-    /// each ring at most twice the number of replies that were added since the last time, and 16 more. So the pool
-    /// removes old replies faster than it adds new ones, and a single removal delays a request only for a short time.
+    /// Removes replies that are older than EXCHANGE_LIFETIME. Does this at most once in a tick of 1024 microseconds.
+    /// One call removes from each ring at most 16 replies, plus twice the number of replies that were added since the
+    /// previous call that removed replies. So the pool removes old replies faster than it adds new ones, and a single
+    /// call delays a request only for a short time.
     #[inline]
     fn expire_some(&mut self, now: u32) {
         if self.looked_at != now {

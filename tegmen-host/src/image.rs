@@ -60,8 +60,8 @@ impl ImageId {
         format!("{KEY}{self}")
     }
 
-    /// Reads the query argument of a request. Returns `None` if the request has no such argument, or if its value is
-    /// not a name of an image.
+    /// Reads the name of the image from the query argument `image=` of a request. Returns `None` if the request does
+    /// not have this argument, or if the value of the argument is not a name of an image.
     pub fn in_query(message: &MessageRef<'_>) -> Option<Self> {
         let arguments = message.values(OptionNumber::URI_QUERY).filter_map(|value| std::str::from_utf8(value).ok());
         let text = arguments.filter_map(|argument| argument.strip_prefix(KEY)).next()?;

@@ -39,12 +39,13 @@ impl Shares {
         self.count(ip).load(Ordering::Relaxed)
     }
 
-    /// Counts one more entry of the table or queue for the network prefix of `ip`.
+    /// Adds one to the number of entries that peers with the network prefix of `ip` occupy in the table or queue.
     pub(crate) fn take(&self, ip: IpAddr) {
         self.count(ip).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one entry of the table or queue fewer for the network prefix of `ip`.
+    /// Subtracts one from the number of entries that peers with the network prefix of `ip` occupy in the table or
+    /// queue.
     pub(crate) fn give_back(&self, ip: IpAddr) {
         self.count(ip).fetch_sub(1, Ordering::Relaxed);
     }

@@ -320,7 +320,7 @@ impl Proxy {
         Some(Ok(()))
     }
 
-    /// Forwards a request whose response is only for its client.
+    /// Forwards a request to its origin. The response is only for the client that made the request.
     fn pass(
         &self,
         route: &Route<'_>,
@@ -376,7 +376,8 @@ fn write_key(key: &mut Vec<u8>, route: &Route<'_>, message: &MessageRef<'_>) -> 
     resource
 }
 
-/// Defers the response to a request. Returns the right to respond later, with the ETags in the request.
+/// Defers the response to a request. Returns the waiting client: the value through which the proxy responds later, and
+/// the ETags in the request.
 fn waiter(message: &MessageRef<'_>, request: &Request<'_>, response: &mut Response<'_, '_>) -> Waiter {
     let known = message.values(OptionNumber::ETAG).map(<[u8]>::to_vec).collect();
     Waiter { responder: request.defer(response), known }

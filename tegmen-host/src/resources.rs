@@ -1,5 +1,5 @@
 //! An application that a server can run from its configuration, without code. Its resources are values, files, images,
-//! commands, and the counter of the Blink paper.
+//! commands, and a counter of PUT requests, which the Blink paper measures ([`Resource::Blink`]).
 
 mod files;
 mod image;

@@ -397,7 +397,7 @@ impl Server {
         self.session_list().close(id)
     }
 
-    /// Returns a handle that lists and ends sessions from another thread.
+    /// Returns a handle with which another thread can list and end sessions.
     pub fn session_list(&self) -> SessionList {
         SessionList(self.notifier())
     }
@@ -412,13 +412,13 @@ impl Server {
         self.notifier.clone()
     }
 
-    /// Returns the totals of all shards. The totals are at most a second old. After a call of [`Pulse::beats`] they are
-    /// current.
+    /// Returns the totals, which are the counts of all shards together. The totals are at most a second old. After a
+    /// call of [`Pulse::beats`] they are current.
     pub fn totals(&self) -> Totals {
         self.counters.totals()
     }
 
-    /// Returns a handle that reads the totals from another thread.
+    /// Returns a handle with which another thread can read the totals, which are the counts of all shards together.
     pub fn counts(&self) -> Counts {
         self.counters.clone()
     }

@@ -411,9 +411,9 @@ impl Outbox {
         self.clear();
     }
 
-    /// Sends the datagrams of the queue that the system can take now, each through the socket that `socket_of` returns
-    /// for its path, and empties the queue. Calls `unsent` with each other datagram, and with the error of the system:
-    /// [`ErrorKind::WouldBlock`] if the system cannot take the datagram now.
+    /// Tries to send each datagram of the queue, through the socket that `socket_of` returns for its path. If the
+    /// system does not take a datagram, calls `unsent` with the datagram and the error of the system:
+    /// [`ErrorKind::WouldBlock`] if the system cannot take the datagram now. The queue is empty afterwards.
     pub(crate) fn send_now<'s>(
         &mut self,
         socket_of: impl Fn(&Path) -> Option<&'s Socket>,

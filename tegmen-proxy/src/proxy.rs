@@ -177,7 +177,7 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         }
     }
 
-    /// Forwards the request that must be forwarded next to the peer in `next`: writes the protected datagram into
+    /// Forwards the request that [`Self::handle`] stored to the peer in `next`: writes the protected datagram into
     /// `out`. Returns the length of the datagram to send. The length is 0 if there is no request, or if the request
     /// waits in the queue of the node.
     ///

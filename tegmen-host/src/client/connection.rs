@@ -42,13 +42,14 @@ const TOO_LONG: i32 = 90;
 const UDP_HEADER: u32 = 8;
 const IPV4_HEADER: u32 = 20;
 const IPV6_HEADER: u32 = 40;
-/// Minimum length of datagrams, in bytes. The client does not reduce the length below this value, even if the MTU of
-/// the path is smaller.
+/// Lower limit of the maximum datagram length, in bytes. The client does not reduce the maximum below this value, even
+/// if the MTU of the path is smaller.
 const LEAST_MTU: u16 = 128;
-/// The client retransmits a message while no datagram comes from the server. When it retransmits at least this time
-/// after the first retransmission, it then waits for [`LAST_WAIT`]. If still no datagram comes, the server counts as
-/// silent, 8 to 11 seconds after the first transmission of the message.
+/// Minimum time between the first retransmission of a message and the retransmission after which the client waits for
+/// the last time ([`LAST_WAIT`]). If no datagram of the server has come at the end of this wait, the server counts as
+/// silent. This is 8 to 11 seconds after the first transmission of the message.
 const BETWEEN_REPEATS: Duration = Duration::from_secs(4);
+/// Duration of the last wait for a datagram of the server: see [`BETWEEN_REPEATS`].
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// The entry of a session at its endpoint.

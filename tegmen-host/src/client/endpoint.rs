@@ -183,7 +183,7 @@ impl Stored {
         Ok(Self { oscore, resumption, kept })
     }
 
-    /// Returns the local port of the session in the file; `None` if there is no such session.
+    /// Returns the local port of the stored session; `None` if no file contains a session with this server.
     pub(super) fn port(&self) -> Option<u16> {
         self.kept.as_ref()?.port()
     }
@@ -216,7 +216,7 @@ impl Endpoint {
     }
 
     /// Collects the datagrams that the tasks of the runtime send, and sends them together when these tasks wait again.
-    /// This needs fewer system calls, but delays a single datagram by one turn of the runtime.
+    /// This needs fewer system calls, but delays a single datagram until the task of the endpoint runs again.
     pub(crate) fn send_together(&self) {
         self.lock().io.outbox.get_or_insert_default();
     }

@@ -208,7 +208,7 @@ impl Io {
         self.rearm(at);
     }
 
-    /// Wakes the driver if `at` is before the time of its timer.
+    /// Wakes the driver (the task of the endpoint) if `at` is before the time at which the timer of the driver fires.
     fn rearm(&mut self, at: Instant) {
         if at < self.armed {
             self.armed = at;
@@ -216,7 +216,8 @@ impl Io {
         }
     }
 
-    /// Wakes the driver if an alarm of the node is due before the time of its timer.
+    /// Wakes the driver (the task of the endpoint) if an alarm of the node is due before the time at which the timer of
+    /// the driver fires.
     pub(super) fn rearm_for_alarm(&mut self) {
         self.rearm(self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER));
     }
@@ -227,7 +228,8 @@ impl Io {
         }
     }
 
-    /// Returns the earliest time at which the driver has to handle a session, an alarm or the work of each second.
+    /// Returns the earliest time at which the driver has to handle a session, an alarm, or the work that is due once a
+    /// second.
     pub(super) fn next_wake(&self) -> Instant {
         let second = self.arrivals.serving.as_ref().map_or(Instant::NEVER, |serving| serving.second);
         let alarm = self.node.endpoint.next_alarm().unwrap_or(Instant::NEVER).min(second);

@@ -121,8 +121,8 @@ impl Observation {
         this.session.exchange(&request, part).await
     }
 
-    /// Ends an observation whose registration another client protected with OSCORE. `request` is the deregistration,
-    /// which that client also protected.
+    /// Ends an observation that another client registered under OSCORE. `request` is the deregistration, which that
+    /// client also protected.
     pub(crate) async fn cancel_with(self, request: Request<'_>) -> Result<Response, ClientError> {
         self.session.with(|connection| connection.forget(self.place.at()));
         let (_, taken, _) = send(&self.session, &request, &self.token, DEREGISTER).await?;

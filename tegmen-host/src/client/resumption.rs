@@ -65,8 +65,8 @@ impl Drop for StoredSession {
 }
 
 impl ResumptionStore {
-    /// Opens the store of the session with `remote`. Returns `None` if the settings do not resume sessions. Ignores the
-    /// session in the file if it has expired, was stored under other trust settings, or cannot be read.
+    /// Opens the file that stores the session with `remote`. Returns `None` if the settings do not resume sessions.
+    /// Ignores the stored session if it has expired, was stored under other trust settings, or cannot be read.
     pub(super) fn open(config: &ClientConfig, remote: SocketAddr) -> Result<Option<Self>, ClientError> {
         let Some(dir) = &config.state.resume else { return Ok(None) };
         let trust = match &config.trust.public_keys {
@@ -137,8 +137,8 @@ impl ResumptionStore {
     }
 }
 
-/// Returns a digest, from which the name of the file is made. The digest depends on the address of the server, on the
-/// identity and key of the client, on the expected server name, and on the client's certificate.
+/// Returns the digest from which the name of the file of a stored session is made. The digest depends on the address of
+/// the server, on the identity and key of the client, on the expected server name, and on the client's certificate.
 fn name_of(config: &ClientConfig, remote: SocketAddr) -> [u8; 32] {
     let mut text = Zeroizing::new(remote.to_string().into_bytes());
     let mut put = |part: &[u8]| {

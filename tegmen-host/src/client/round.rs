@@ -46,15 +46,16 @@ impl Round {
         Self { last: self.last, ..next }
     }
 
-    /// True if it is time for the next registration. If no member responded, the next registration is due at
-    /// `earliest`.
+    /// True if it is time for the next registration. If no member has responded, this is at the time `earliest`, before
+    /// which the client must not register again.
     pub(super) fn is_over(&self) -> bool {
         let stale = if self.stale == Instant::NEVER { self.earliest } else { self.stale.max(self.earliest) };
         clock::now() >= stale.min(self.latest)
     }
 
-    /// Takes a response of a member. Returns false if the response came before the time `end`, and only repeats the
-    /// last representation of this member.
+    /// Takes a response of a member. Returns false if the application must not receive the response: it came before the
+    /// time `end`, until which members respond to the registration, and it repeats the last representation of this
+    /// member.
     pub(super) fn is_news(&mut self, from: IpAddr, response: &Response) -> bool {
         let (now, mut state) = (clock::now(), Observation::default());
         state.on_response(now, response.code, |number| response.option(number), self.random);

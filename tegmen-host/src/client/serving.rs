@@ -23,8 +23,8 @@ use tokio::sync::mpsc;
 /// that wait for an acknowledgement.
 const POOL_BYTES: usize = 16 << 20;
 
-/// The roles of an endpoint. Each endpoint begins handshakes. If the value is `Some`, the endpoint also serves
-/// requests, and answers the ClientHellos of peers.
+/// The roles of an endpoint. Each endpoint is a client, which begins handshakes. If the value is `Some`, the endpoint
+/// is also a server: it serves requests, and answers the ClientHellos of peers within the limits in the value.
 pub(super) struct MayServe(pub(super) Option<Limited>);
 
 impl Roles for MayServe {
@@ -121,7 +121,7 @@ pub(super) struct Serving {
     pub(super) tried: Tried,
     /// The version of the credentials when the sessions were last checked against them.
     pub(super) version: u64,
-    /// The next time at which the work of each second is due.
+    /// The next time at which the work that is done once a second is due.
     pub(super) second: Instant,
 }
 

@@ -169,7 +169,8 @@ impl Keeper {
         Ok(lease.end().max(next.saturating_add(LEASE).min(allowed)))
     }
 
-    /// Writes sequence numbers to disk. Returns an error if another process has written numbers in the meantime.
+    /// Writes sequence numbers to disk. Returns an error if another process has replaced the file since this process
+    /// read or wrote it.
     ///
     /// # Errors
     /// [`ContextError::Numbers`] if another process uses the context; [`ContextError::File`].
@@ -410,7 +411,7 @@ pub(super) fn lock(dir: &Path) -> Result<Locked, ContextError> {
 const NUMBERS: &str = "numbers.toml";
 /// The name of a file that will replace `context.toml`.
 const NEW: &str = "context.toml.new";
-/// The name of the file that marks the first use.
+/// The name of the file that shows that the context was used at least once.
 const USED: &str = "used";
 /// An unused context begins with the sequence number 0 only within this number of seconds after its creation. After
 /// this time the directory may be an old copy of a context that was used.

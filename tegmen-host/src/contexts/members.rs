@@ -125,8 +125,9 @@ pub(crate) enum ReceivedInGroup<'r> {
 }
 
 impl SharedMember {
-    /// Makes a context that threads can share. For each other member, `learn` takes the name and the rights of the
-    /// member, and returns its principal. The name has the form `GROUP/MEMBER`.
+    /// Makes a context that threads can share. Calls `learn` for each member of the group except the member that has
+    /// this context. `learn` takes the name and the rights of a member, and returns the principal of this member. The
+    /// name has the form `GROUP/MEMBER`.
     pub(super) fn new(
         stored: StoredMember,
         mut learn: impl FnMut(&str, Option<&[String]>) -> Principal,

@@ -80,7 +80,7 @@ impl<T: Copy> Slots<T> {
 #[derive(Clone, Copy)]
 struct Sent {
     exchange: Outgoing,
-    /// The index of the first cell of the message.
+    /// The index of the first cell of the message. A cell is a piece of memory for up to [`CELL`] bytes of a message.
     cells: u32,
     len: u16,
 }

@@ -54,7 +54,8 @@ pub enum MembershipEvent {
 pub enum Behind {
     /// The process has just started.
     Started,
-    /// The stored keys are older than the stored numbers, because the file of the member is an old copy.
+    /// The file with the keys of the member is an old copy: its keys are of an earlier epoch than the stored sequence
+    /// numbers.
     OldFile,
     /// A message of the controller cannot be opened, or skips at least one epoch.
     MissedMessage,

@@ -15,9 +15,9 @@ use tegmen::crypto::SignatureScheme;
 use tegmen_store::files::{beside, rename};
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// The name of the file.
+/// The name of the file of a membership.
 pub(super) const MEMBER: &str = "member.toml";
-/// The name of the new file while it is being written.
+/// The temporary name of a new file of a membership, until it replaces the file [`MEMBER`].
 pub(super) const DRAFT: &str = "member.toml.new";
 
 /// The configuration of a member. The controller does not send these settings.

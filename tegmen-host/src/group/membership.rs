@@ -674,8 +674,8 @@ fn of_group(group: &str, why: BadAssociation) -> MembershipError {
     }
 }
 
-/// Returns the content of the file `numbers.toml`. `kept` has two limits on disk (a lease): one for the sequence
-/// numbers of requests, and one for those of responses. The file contains only the higher of the two limits.
+/// Returns the content of the file `numbers.toml`. `kept` has two limits: one more than the highest sequence number
+/// that a request may have used, and the same for responses. The file contains only the higher of the two limits.
 fn text_of(kept: &Kept, keys: &GroupKeys) -> Numbers {
     let with = format!("epoch {} of group {}", kept.epoch, to_hex(&keys.group));
     Numbers { with, ..Numbers::from(kept.requests.max(kept.responses), None) }

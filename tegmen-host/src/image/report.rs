@@ -11,10 +11,10 @@ use std::ops::Range;
 pub enum ImageReport {
     /// Label 1: the member has the image with this SHA-256 digest.
     Complete(Digest),
-    /// Label 2: the member lacks these units, and possibly units after them that did not fit in the report. An empty
-    /// list means that the member has all units, and is now verifying the image. The encoding is an array of counts of
-    /// units, which alternate: the number of units that the member has, the number of the following units that it
-    /// lacks, the number of the following units that it has, and so on.
+    /// Label 2: the member lacks these units (parts of 64 bytes of the image), and possibly later units that did not
+    /// fit in the report. An empty list means that the member has all units, and is now verifying the image. The
+    /// encoding is an array of counts of units, which alternate: the number of units that the member has, the number of
+    /// the following units that it lacks, the number of the following units that it has, and so on.
     Lacks(Vec<Range<u32>>),
     /// Label 3: the member is receiving another image. The value is the first bytes of the digest of that other image.
     Busy([u8; 8]),

@@ -96,8 +96,9 @@ impl<'i> ImageTransfer<'i> {
         &self.digest
     }
 
-    /// Returns the block option for requests of reports. The option asks for blocks of 256 bytes. If the blocks of the
-    /// image are larger than 256 bytes, the option asks for blocks of that larger size.
+    /// Returns the block option of the requests with which the sender asks members for their reports. The option asks
+    /// for blocks of 256 bytes. If the blocks of the image are larger than 256 bytes, the option asks for blocks of
+    /// that larger size.
     pub fn report_block(&self) -> Block {
         Block::first(self.block.size().max(REPORT))
     }

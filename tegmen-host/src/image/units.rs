@@ -25,8 +25,8 @@ impl Units {
         count.div_ceil(8) as usize
     }
 
-    /// Reads the bitmap `bits` of a set for an image with `count` units, which [`Self::bytes`] returned. Returns `None`
-    /// if the number of bytes is wrong.
+    /// Makes a set of units from its bitmap `bits`. The image has `count` units. Returns `None` if the number of bytes
+    /// in `bits` is wrong.
     pub(crate) fn read(count: u32, bits: Vec<u8>) -> Option<Self> {
         if bits.len() != Self::bytes_of(count) {
             return None;
@@ -51,8 +51,8 @@ impl Units {
         self.bits.get(unit as usize / 8).is_some_and(|byte| byte >> (unit % 8) & 1 == 1)
     }
 
-    /// Adds units. Units that the image does not have are left out. Returns the number of units that were not in the
-    /// set before.
+    /// Adds the units with these numbers to the set. A unit is a part of 64 bytes of the image. Numbers beyond the end
+    /// of the image are left out. Returns the number of units that were not in the set before.
     pub(crate) fn add(&mut self, units: Range<u32>) -> u32 {
         let before = self.len;
         for unit in units.start..units.end.min(self.count) {

@@ -21,7 +21,7 @@ impl Failed {
         Self::new(code_of(error), format!("{host}: {error}"))
     }
 
-    /// Returns the failure of a request to this host whose response cannot be used.
+    /// Returns the failure of a request to the origin `host`: the response of the origin cannot be used.
     pub(super) fn unusable(host: &str, Unusable(why): &Unusable) -> Self {
         Self::new(Code::BAD_GATEWAY, format!("{host}: the response is not usable: {why}"))
     }

@@ -80,7 +80,7 @@ pub(super) enum Registration {
     Known(Responder, Newest),
 }
 
-/// All observations with OSCORE of a proxy.
+/// All observations that a proxy forwards and that OSCORE protects between client and origin.
 #[derive(Default)]
 pub(super) struct Protected {
     /// The observations, each with the cache key of its registration. The cache key contains the ciphertext of the

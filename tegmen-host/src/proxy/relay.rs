@@ -1,4 +1,5 @@
-//! Follows observations at origins whose registrations OSCORE protects: see [`protected`](super::protected).
+//! Follows observations at origins. OSCORE protects the registrations of these observations: see
+//! [`protected`](super::protected).
 
 use super::Shared;
 use super::answer::Answer;
@@ -116,8 +117,8 @@ impl Relay {
     }
 }
 
-/// Forwards the request with which a client cancels its observation (`upstream`) to the origin, and ends the
-/// observation there. Returns the response of the origin.
+/// Sends `upstream` to the origin, which is the request with which a client cancels `observation`. So the observation
+/// also ends at the origin. Returns the response of the origin.
 async fn cancel(
     shared: &Shared,
     observation: Observation,

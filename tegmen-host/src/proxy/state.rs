@@ -24,8 +24,8 @@ pub struct ProxyCounts {
     /// The number of stored responses that their origin confirmed to be valid.
     pub revalidated: u64,
     /// The number of requests that the proxy sent to the origin for only one client, because other clients cannot get
-    /// the same response. There are two reasons: the response must not be stored, or an equal request already waits,
-    /// but may pass more proxies (Hop-Limit, RFC 8768).
+    /// the same response. There are two reasons. The first is that the response must not be stored. The second is that
+    /// an equal request already waits, but may pass more proxies than the new request (Hop-Limit, RFC 8768).
     pub passed: u64,
     /// The number of requests to origins that failed. The client receives 5.02, 5.03 or 5.04.
     pub failed: u64,
@@ -49,11 +49,11 @@ pub(super) struct State {
     fetches: HashMap<u64, Fetching>,
     /// The observation at the origin for each cache key.
     watches: HashMap<Arc<[u8]>, Watch>,
-    /// The observations whose registrations OSCORE protects.
+    /// The observations for which OSCORE protects the registration.
     pub(super) protected: Protected,
     /// The number of the request to an origin ([`Fetching`]) that began last.
     last: u64,
-    /// The number of requests in progress whose response is only for one client.
+    /// The number of requests in progress for which the response is only for one client.
     apart: usize,
     counts: ProxyCounts,
 }
@@ -235,7 +235,7 @@ impl State {
         self.watches.remove(key).and_then(|watch| watch.waiters).unwrap_or_default()
     }
 
-    /// Begins a request whose response is only for one client. Returns false if too many requests wait.
+    /// Begins a request to an origin. The response is only for one client. Returns false if too many requests wait.
     pub(super) fn begin_apart(&mut self) -> bool {
         let has_room = !self.is_full();
         self.apart += usize::from(has_room);

@@ -45,7 +45,7 @@ pub(super) enum Purpose {
     /// The response is only for one client. The request may make stored responses for the resource invalid. `prefix` is
     /// the path of the origin at the proxy.
     Pass { responder: Responder, resource: Vec<u8>, prefix: String },
-    /// The response is the first response of an observation whose registration OSCORE protects.
+    /// The response is the first response of an observation. OSCORE protects the registration of this observation.
     Relay(Relay),
 }
 

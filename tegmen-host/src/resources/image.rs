@@ -236,7 +236,8 @@ impl Receiving {
         Ok(Self { id, part, units: Units::none(id.units()), last: now })
     }
 
-    /// Continues the image in the hidden file; `None` if there is no such file, or if it is not valid.
+    /// Continues the image whose received blocks are in the hidden file `path`. Returns `None` if there is no file at
+    /// `path`, or if the file is not valid.
     fn again(path: &Path, max: u32, now: Instant) -> Option<Self> {
         let mut file = OpenOptions::new().read(true).write(true).open(path).ok()?;
         file.try_lock().ok()?;
@@ -296,7 +297,7 @@ impl Part {
     }
 
     /// Computes the digest of the received image. If the digest matches the name of the image, renames the hidden file
-    /// to `file` and returns the digest. If it does not match, returns `None`.
+    /// with the received blocks to `file` and returns the digest. If it does not match, returns `None`.
     fn finish(&mut self, id: ImageId, file: &Path) -> io::Result<Option<Digest>> {
         self.is_kept = false;
         self.file.set_len(id.size.into())?;

@@ -54,8 +54,8 @@ impl Devices {
 
     /// Returns two values. The first is the name of the session's peer, with the expiry time of the peer's certificate.
     /// The second is a copy of `session` for the [`Delegate`]. If [`Self::found`] has replaced the principal of the
-    /// session, the copy has the number again that the [`Delegate`] chose. Otherwise the copy has the principal of
-    /// `session`.
+    /// session, the copy has the original principal, which the [`Delegate`] chose. Otherwise the copy has the principal
+    /// of `session`.
     fn peer_of(&self, session: &SessionState) -> (Option<Named>, SessionState) {
         let delegated = self.credentials.delegated(session.principal);
         let principal = delegated.map_or(session.principal, |(_, number)| Principal(number));

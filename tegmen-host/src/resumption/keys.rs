@@ -154,8 +154,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Changes the keys and writes them. If another server has changed the file in the meantime, uses the keys of the
-    /// file instead.
+    /// Changes the keys and writes them. If another server has changed the file since this server read it, uses the
+    /// keys of the file instead.
     fn save(&mut self, file: &Path, change: impl FnOnce(&mut TicketKeys)) -> Result<(), TicketKeyError> {
         let failed = |source| TicketKeyError::File { file: file.display().to_string(), source };
         let mut options = File::options();

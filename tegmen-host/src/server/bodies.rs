@@ -76,13 +76,13 @@ impl Ledger {
 pub(crate) struct Share {
     ledger: Arc<Ledger>,
     amount: usize,
-    /// This share may grow only if all shares of the ledger together then have at most this number of bytes.
+    /// Maximum number of bytes that all shares of the ledger may have together after this share has grown.
     limit: usize,
 }
 
 impl Share {
-    /// Reserves `amount` more bytes in the ledger. Returns false, and reserves nothing, if all shares together would
-    /// exceed `limit`.
+    /// Reserves `amount` more bytes in the ledger, which counts the bytes of all bodies. Returns false, and reserves
+    /// nothing, if all bodies together would then take more than `limit` bytes.
     fn grow(&mut self, amount: usize) -> bool {
         let used = self.ledger.used.fetch_add(amount, Ordering::Relaxed);
         if used.saturating_add(amount) > self.limit {
@@ -172,8 +172,9 @@ impl ServerBodies {
         });
     }
 
-    /// Returns an empty [`Share`], which counts the bytes of a new body in the ledger. `announced` is the number of
-    /// bytes that the body is expected to have. Returns `None` if fewer bytes are free now.
+    /// Returns an empty [`Share`]. It reserves the bytes of a new body in the [`Ledger`], which limits the bytes of all
+    /// bodies together. `announced` is the number of bytes that the body is expected to have. Returns `None` if fewer
+    /// bytes are free now.
     fn share(&self, protection: Protection, announced: usize) -> Option<Share> {
         let share = self.ledger.share_of(protection, 0);
         let share = share.filter(|_| self.ledger.has_room_for(protection, announced));

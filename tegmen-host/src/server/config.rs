@@ -65,7 +65,7 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Returns these settings after the function has changed them.
+    /// Changes these settings with the function `change`, and returns them.
     ///
     /// ```
     /// let config = tegmen_host::server::ServerConfig::default().with(|config| config.shards = 1);
@@ -234,23 +234,23 @@ impl Default for ServerLog {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ServerLimits {
-    /// See [`ServerCoap::leisure`].
+    /// The maximum random delay of a response to a request that was sent to a group: see [`ServerCoap::leisure`].
     pub leisure: Duration,
-    /// See [`ServerCoap::response_timeout`].
+    /// The time that an application has for a deferred response: see [`ServerCoap::response_timeout`].
     pub response_timeout: Duration,
-    /// See [`ServerCoap::requests_per_second`].
+    /// Number of requests that one peer may make in a second: see [`ServerCoap::requests_per_second`].
     pub requests_per_second: u32,
-    /// See [`ServerCoap::verify_addresses`].
+    /// True if a client without DTLS has to prove its address: see [`ServerCoap::verify_addresses`].
     pub verify_addresses: bool,
-    /// See [`ServerCoap::unconfirmed_notifications`].
+    /// The maximum number of consecutive non-confirmable notifications: see [`ServerCoap::unconfirmed_notifications`].
     pub unconfirmed_notifications: u8,
-    /// See [`ServerCoap::max_body`].
+    /// Maximum length of a body in bytes: see [`ServerCoap::max_body`].
     pub max_body: usize,
-    /// See [`ServerCoap::max_bodies`].
+    /// Maximum number of bytes that all bodies take in memory: see [`ServerCoap::max_bodies`].
     pub max_bodies: usize,
-    /// See [`ServerSessions::hellos`].
+    /// Limits of the ClientHellos that the server answers: see [`ServerSessions::hellos`].
     pub hellos: HelloLimits,
-    /// See [`ServerLog::report_requests`].
+    /// True if the server reports every request: see [`ServerLog::report_requests`].
     pub report_requests: bool,
 }
 

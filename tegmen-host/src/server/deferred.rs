@@ -1,4 +1,5 @@
-//! The requests of a shard whose response is deferred.
+//! Requests for which the response is deferred. Each shard (a task of a server with its own sockets) has a list of such
+//! requests.
 
 use super::bodies::Share;
 use super::oscore::OscoreExchange;
@@ -52,7 +53,7 @@ impl Deferrals {
         None
     }
 
-    /// Returns a request that has to be acknowledged at `now`; `None` if there is no such request.
+    /// Returns a request that has to be acknowledged at `now`; `None` if no request has to be acknowledged.
     pub(super) fn take_unacknowledged(&mut self, now: Instant) -> Option<&mut DeferredRequest> {
         self.next_acknowledgement().filter(|by| *by <= now)?;
         let (_, number) = self.unacknowledged.pop_front()?;
@@ -161,7 +162,8 @@ const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(100);
 
 impl DeferredRequest {
     /// Writes the acknowledgement of the request into `out`. The response is then a separate message (RFC 7252, section
-    /// 5.2.2). Returns the event that sends the acknowledgement, or `None` if the acknowledgement was already sent.
+    /// 5.2.2). Returns the event with which the caller must send the acknowledgement, or `None` if the acknowledgement
+    /// was already sent.
     pub(super) fn acknowledge<P, R, F, C>(
         &mut self,
         node: &mut Node<P, R, F>,
@@ -207,7 +209,7 @@ pub(crate) struct DeferredRequest {
     pub(crate) received: usize,
     /// True if the policy has not decided on the request yet.
     pub(crate) is_undecided: bool,
-    /// A copy of the message of an undecided request, and the [`Share`] that counts the bytes of the copy in the ledger
-    /// of bodies; `None` if there is no copy.
+    /// A copy of the message of an undecided request, and the [`Share`] that counts the bytes of the copy against the
+    /// limit for all bodies of the server; `None` if there is no copy.
     pub(crate) copy: Option<(Vec<u8>, Share)>,
 }

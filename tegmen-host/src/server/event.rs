@@ -92,7 +92,7 @@ pub enum Event {
     /// A revocation list for client certificates has expired. Until the operator replaces the list, the server refuses
     /// all clients of the authority that issued the list. The event is reported once for each list.
     RevocationDue {
-        /// The time by which the operator had to replace the list.
+        /// The time by which the operator had to replace the certificate revocation list.
         #[serde(serialize_with = "dated")]
         at: SystemTime,
     },
@@ -107,7 +107,7 @@ pub enum Event {
     Closed {
         /// The address of the client.
         remote: SocketAddr,
-        /// The reason.
+        /// The reason why the session was closed.
         #[serde(serialize_with = "displayed")]
         reason: Fatal,
     },

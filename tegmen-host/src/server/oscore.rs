@@ -57,7 +57,8 @@ pub(super) struct ServerOscore {
     first: Option<FirstRequest>,
     /// The reasons why contexts cannot be used, for the operator.
     pub(super) problems: Vec<ContextError>,
-    /// The number of protected requests that were answered, although OSCORE did not open them.
+    /// The number of requests with OSCORE that the server answered, although their decrypted content did not reach the
+    /// application: for example, refused requests.
     pub(super) unopened: u64,
 }
 

@@ -92,7 +92,7 @@ pub(crate) struct Resources<A> {
     /// The path of the last request with a deferred response.
     last_deferred: Arc<str>,
     pub(super) cause: Cell<Option<String>>,
-    /// The number that identifies the newest responder. A responder is the right to send a deferred response.
+    /// The number that identifies the newest responder. With a responder, the application sends a deferred response.
     responders: Cell<u64>,
     /// The number of the responder for the current request; `None` if the response is not deferred.
     deferred: Cell<Option<u64>>,
@@ -261,8 +261,8 @@ impl<A: Application> CoapServer<A> {
         coap_peer.freshness.verify_address(self.limits.verify_addresses);
     }
 
-    /// Does the work of each second: calls the application, forgets the peers of failed handshakes, and reads the
-    /// credentials again if the file of credentials changed.
+    /// Does the work that is due once a second: calls the application, forgets the peers of failed handshakes, and
+    /// reads the credentials again if the file of credentials changed.
     pub(crate) fn every_second(&mut self) {
         let Resources { application, notifier, .. } = &mut self.resources;
         application.every_second(notifier);
@@ -307,8 +307,8 @@ impl<A: Application> CoapServer<A> {
     }
 
     /// Prepares the handling of a request on which the policy has decided. Returns the copy of the request message, and
-    /// the [`Share`] that counts the bytes of the copy in the ledger. Returns `None` if there was no memory for the
-    /// copy when the request came.
+    /// the [`Share`] that counts the bytes of the copy against the limit for all bodies of the server. Returns `None`
+    /// if there was no memory for the copy when the request came.
     pub(crate) fn begin_decision(&mut self, request: &mut DeferredRequest) -> Option<(Vec<u8>, Share)> {
         let (copy, share) = request.copy.take()?;
         if let Ok(message) = MessageRef::parse(&copy) {

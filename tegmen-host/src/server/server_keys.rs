@@ -22,7 +22,8 @@ pub(super) struct ServerKeys {
     devices: [OnceCell<Box<Device>>; LISTS],
 }
 
-/// The credentials of a device. They are read from the delegate at the first handshake of the device in each second.
+/// The credentials of a device. The shard reads them from the [`Delegate`], which knows the devices, at the first
+/// handshake with this device in each second.
 struct Device {
     number: u32,
     keys: Option<Arc<PublicKeys>>,

@@ -81,8 +81,8 @@ pub(super) struct Sockets<'a> {
 }
 
 impl<'a> Sockets<'a> {
-    /// Binds the addresses of the server, or matches the inherited sockets with them. There is one shard for each
-    /// runtime.
+    /// Binds the addresses of the server, or matches the inherited sockets with them. Each runtime runs one shard,
+    /// which is a task of the server with its own sockets.
     ///
     /// # Errors
     /// [`StartError::Bind`], [`StartError::Inherit`].
@@ -180,7 +180,8 @@ fn join(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, BindEr
     Ok(sockets)
 }
 
-/// Joins the groups of the memberships, and binds the sockets of [`own_addresses`].
+/// Joins the multicast groups of [`ServerConfig::memberships`], and binds a socket for each address of
+/// [`own_addresses`].
 fn join_protected(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, StartError> {
     // Messages of a controller to one member alone come before the one of the epoch, which goes to the group, so the sockets that
     // take them are read first.

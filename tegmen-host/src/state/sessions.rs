@@ -247,8 +247,8 @@ impl Sessions {
         all.by_path.values().for_each(|waiting| self.remove(waiting.name));
     }
 
-    /// Closes the database in an orderly way. Waiting sessions do not change. When this method returns, all data is on
-    /// disk.
+    /// Closes the database in an orderly way. Sessions whose peers have sent no record since the start of the server
+    /// stay stored with the same record numbers. When this method returns, all data is on disk.
     ///
     /// # Errors
     /// [`StateError::File`]. Sessions that are not on disk then continue as after a power cut.

@@ -201,7 +201,8 @@ impl Engine {
         }
     }
 
-    /// Handles a response or a decision that had to wait, because too many messages waited for an acknowledgement.
+    /// Handles `outcome`, which is a response of the application to a request, or the decision of the policy on a
+    /// request. The outcome had to wait, because too many messages waited for an acknowledgement.
     fn act(&mut self, request: DeferredRequest, outcome: Outcome) {
         match outcome {
             Outcome::Response(reply) => self.send_deferred(request, reply),
@@ -248,9 +249,9 @@ impl Engine {
         }
     }
 
-    /// Does the work of each second, as a server does: answers overdue requests with 5.03, frees the memory of peers
-    /// that no longer exist, reads changed files, and ends sessions whose peer proved its identity with a key that is
-    /// no longer valid.
+    /// Does the work that is due once a second, as a server does: answers overdue requests with 5.03, frees the memory
+    /// of peers that no longer exist, reads changed files, and ends sessions whose peer proved its identity with a key
+    /// that is no longer valid.
     pub(super) fn on_second(&mut self) {
         let Io { node, environment, arrivals, .. } = &mut self.io;
         let (Some(serving), now) = (&mut arrivals.serving, clock::now()) else { return };

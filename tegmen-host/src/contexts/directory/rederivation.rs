@@ -22,7 +22,7 @@ use tegmen_store::{LEASE, Numbers};
 /// The rederivation state of a context.
 pub(crate) struct Rederivation {
     file: ContextFile,
-    /// True after sequence numbers were lost, until new keys replace the keys of these numbers.
+    /// True after the loss of the sequence numbers of the context, until the context has new keys.
     is_lost: bool,
     offers: Option<Offers>,
     /// The number of key changes since the context was opened.

@@ -48,7 +48,8 @@ const RESPONSE_WITHIN: Duration = Duration::from_secs(120);
 /// gets 502.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpFront {
-    /// The address at which the CoAP server that has the proxy takes requests without DTLS.
+    /// The address at which the proxy accepts CoAP requests without DTLS. A CoAP server listens at this address, and
+    /// the proxy is a part of this server.
     pub proxy: SocketAddr,
     /// Maximum number of bytes of a request body. A longer request is refused with 413.
     pub max_body: usize,

@@ -265,7 +265,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Uses the stored answers of the key store that may be used at `now`.
+    /// Continues each handshake for which an answer of the key store is stored and may be used at `now`.
     pub(super) fn on_held(&mut self, now: Instant) {
         while let Some((peer, found)) = self.held.take(now) {
             self.answer(now, peer, found);

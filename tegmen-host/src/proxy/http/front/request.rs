@@ -116,7 +116,7 @@ fn method(method: &Method) -> Result<Code, Refusal> {
 enum Condition {
     /// The resource has any representation.
     Any,
-    /// The representation has one of the entity tags in the value.
+    /// The representation has one of these entity tags.
     Tags(Vec<Vec<u8>>),
 }
 

@@ -10,7 +10,8 @@ use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::response::Parts;
 use tegmen::coap::{Code, OptionNumber, uint_bytes};
 
-/// The Content-Format of a body whose media type has no Content-Format.
+/// The Content-Format application/octet-stream. The proxy gives it to a body whose media type has no registered
+/// Content-Format.
 const OCTETS: u16 = 42;
 
 /// Maps a response of the server whose URIs begin with `base`.
