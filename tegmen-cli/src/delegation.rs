@@ -341,7 +341,7 @@ fn describe_reissue(reissue: &Value, preview: bool) -> String {
     printable(&format!("{before}: {what}"))
 }
 
-/// Revokes connections one after the other. Continues with the next connection after a failure.
+/// Revokes connections one after the other. If the server does not revoke a connection, continues with the next one.
 fn revoke(named: &Named, connections: &[String], out: Output) -> Result<(), Failure> {
     let mut failures = Vec::new();
     for id in connections {

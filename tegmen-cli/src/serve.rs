@@ -325,7 +325,7 @@ async fn listen(
     Ok(Some(listener))
 }
 
-/// Serves the HTTP pages. Returns only after a failure. Without a listener, this function never returns.
+/// Serves the HTTP pages. Returns only if the HTTP server fails. Without a listener, this function never returns.
 async fn pages(listener: Option<TcpListener>, shown: Shown) -> Failure {
     let Some(listener) = listener else { return std::future::pending().await };
     match page::serve(listener, shown).await {

@@ -79,7 +79,7 @@ impl SocketError {
 /// An answer of the agent, for the operator's log. It never contains a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// `given`, or the code of the error.
+    /// `given` if the agent gives a key; otherwise the code of the error.
     pub code: &'static str,
     /// The session identity, if the answer has one.
     pub identity: Option<String>,

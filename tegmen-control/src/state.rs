@@ -189,7 +189,7 @@ pub enum StateError {
 
 /// Maximum number of bytes of a policy. The limit exists because one transaction writes the whole policy.
 pub const MAX_POLICY: usize = 15 * MAX_VALUE;
-/// Maximum number of rows that are loaded at once.
+/// Maximum number of rows that one call reads from the store.
 const PAGE: usize = 1000;
 
 /// The changes that an operator makes to a device. If a field is `None`, the device keeps its present value.

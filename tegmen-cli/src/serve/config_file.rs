@@ -142,7 +142,7 @@ fn is_overridden(serve: &Command, arg: &Arg, given: &ArgMatches) -> bool {
         || keys(serve).filter(|other| is_given(other)).any(|other| excludes(other, arg) || excludes(arg, other))
 }
 
-/// Reads one key of a section of the file.
+/// Reads one key of a section of the configuration file.
 ///
 /// # Errors
 /// The reason why the key is wrong, and the correction.

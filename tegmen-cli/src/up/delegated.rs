@@ -173,7 +173,7 @@ impl Delegated {
         Ok([client(address(&self.server)?, "-sess_out"), client(address(&self.device)?, "-sess_in")])
     }
 
-    /// Ends the server and the device. Returns the number of handshake flights that both retransmitted.
+    /// Stops the delegation server and the device. Returns the number of handshake flights that both retransmitted.
     pub(super) async fn stop(self) -> u32 {
         let Self { server, device, mut tasks, .. } = self;
         tasks.shutdown().await;

@@ -172,8 +172,8 @@ impl AccessControl {
         Ok(Administration { url, ca, bootstrap, serving })
     }
 
-    /// Ends the server, and closes its store and its log. Returns the number of handshake flights that the server
-    /// retransmitted.
+    /// Stops the access control server, and closes its store and its log. Returns the number of handshake flights that
+    /// the server retransmitted.
     pub(super) async fn stop(mut self) -> u32 {
         self.tasks.shutdown().await;
         self.server.stop().counters.retransmitted
@@ -369,8 +369,8 @@ impl Subscriber {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends the subscriber. Returns the number of handshake flights that its server and its session with the access
-    /// control server retransmitted.
+    /// Stops the server of the subscriber. Returns the number of handshake flights that this server and the session
+    /// with the access control server retransmitted.
     pub(super) async fn stop(self) -> u32 {
         self.following.abort();
         let _ = self.following.await;

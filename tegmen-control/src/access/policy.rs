@@ -68,7 +68,7 @@ impl fmt::Display for Question<'_> {
     }
 }
 
-/// A rule of a [`Policy`], named by its position in the file.
+/// A rule of a [`Policy`], named by its position in the policy file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct RuleId(u32);
 
@@ -98,7 +98,7 @@ impl Decision {
         if self.is_allowed() { Effect::Allow } else { Effect::Deny }
     }
 
-    /// Returns a word for logs and programs, which stays the same in later versions.
+    /// Returns the code of this decision, for logs and programs. The code stays the same in later versions.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Allowed(_) => "allowed",

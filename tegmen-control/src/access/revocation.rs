@@ -55,7 +55,7 @@ impl Default for Bounds {
     }
 }
 
-/// The party that requests the list.
+/// The party that requests the list of revoked tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Requester<'a> {
     /// A registered device, by the name that it proved. It gets the tokens that concern it.
@@ -148,7 +148,7 @@ impl RevocationList {
         self.revoked.insert(hash, Revoked { expires, concerned: concerned.into_iter().collect() });
     }
 
-    /// Checks that one more token fits into the list.
+    /// Checks that one more token fits into the list of revoked tokens.
     ///
     /// # Errors
     /// [`ListFull`] if the list has no space.

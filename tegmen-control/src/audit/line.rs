@@ -41,7 +41,7 @@ pub struct Record {
     pub kind: Kind,
     /// The name of the device or the operator who made the request.
     pub who: String,
-    /// A code for the event, which stays the same in later versions.
+    /// The code of the event, for programs that read the log. The code stays the same in later versions.
     pub code: &'static str,
     /// A description of the event, without any secret.
     pub message: String,

@@ -92,7 +92,7 @@ struct Shared {
     spool: Mutex<Spool>,
     changed: Condvar,
     bounds: AuditBounds,
-    /// Maximum number of bytes of the file.
+    /// Maximum number of bytes of the file of the audit log.
     longest: AtomicU64,
 }
 

@@ -11,7 +11,8 @@ impl Scopes {
     /// Reads scopes. Each text has the rules of one scope, separated by commas.
     ///
     /// # Errors
-    /// A text with the correction, if a rule is not valid, or if there are more scopes than a ticket can name.
+    /// A text that explains how to correct the scopes, if a rule is not valid, or if there are more scopes than a
+    /// ticket can name.
     pub fn parse(texts: &[String]) -> Result<Self, String> {
         if texts.len() > MAX_SCOPES {
             return Err(format!("a device has at most {MAX_SCOPES} scopes; this has {}", texts.len()));

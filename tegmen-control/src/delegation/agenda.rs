@@ -17,13 +17,14 @@ struct Entry {
     at: Option<Instant>,
     /// The time before which the device is not contacted again, because it did not answer.
     not_before: Instant,
-    /// The length of the last pause after a failure; zero after a success.
+    /// The length of the last pause after a failed conversation; zero after a successful conversation.
     pause: Duration,
 }
 
 impl Agenda {
-    /// Plans a conversation with a device: at `now`, or at the end of the pause after a failure. If a conversation with
-    /// the device is in progress, plans no other, because this conversation also sends the new requests.
+    /// Plans a conversation with a device: at `now`, or at the end of the pause after a failed conversation. If a
+    /// conversation with the device is in progress, plans no other, because this conversation also sends the new
+    /// requests.
     pub(super) fn want(&mut self, device: u32, now: Instant) {
         match self.entries.get(&device) {
             None => self.set(device, Entry { at: Some(now), not_before: now, pause: Duration::ZERO }),
@@ -45,7 +46,7 @@ impl Agenda {
         }
     }
 
-    /// Ends the pause after a failure.
+    /// Ends the pause after a failed conversation with a device.
     pub(super) fn end_pause(&mut self, device: u32) {
         if let Some(entry) = self.entries.get_mut(&device) {
             (entry.not_before, entry.pause) = (Instant::now(), Duration::ZERO);

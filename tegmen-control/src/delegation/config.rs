@@ -39,7 +39,7 @@ impl DeviceConfig {
     /// Returns the device as a party of the policy.
     ///
     /// # Errors
-    /// A text with the correction, if the name or a value is not valid.
+    /// A text that explains how to correct the name or a value that is not valid.
     pub(super) fn party(&self, name: &str) -> Result<OwnedParty, String> {
         check_name(name)?;
         let ip = self.address.ip();

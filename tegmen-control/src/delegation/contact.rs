@@ -27,13 +27,14 @@ pub struct Unreachable {
 }
 
 impl Contact {
-    /// Records a successful conversation. Returns true if there were failures before it.
+    /// Records a successful conversation. Returns true if the conversation before it failed.
     pub(super) fn heard(&mut self, now: u64, status: Status) -> bool {
         (self.heard, self.status) = (Some(now), Some(status));
         self.unreachable.take().is_some()
     }
 
-    /// Records a failure. Returns true if it is the first failure since the last successful conversation.
+    /// Records a failed conversation. Returns true if it is the first failed conversation since the last successful
+    /// one.
     pub(super) fn missed(&mut self, now: u64, why: String) -> bool {
         let is_first = self.unreachable.is_none();
         let unreachable = self.unreachable.get_or_insert(Unreachable { since: now, attempts: 0, why: String::new() });

@@ -44,7 +44,7 @@ pub enum DelegationError {
         device: String,
         /// The name of the peer.
         peer: String,
-        /// The code of the reason, which stays the same in later versions.
+        /// The code of the reason why the peer gets no session. The code stays the same in later versions.
         code: &'static str,
     },
     /// A remote server opens no session with a device of this server.

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Pace {
     /// Maximum time for a handshake, and for a request with its response.
     pub patience: Duration,
-    /// The pause after the first failure. The pause doubles with each further failure.
+    /// The pause after the first failed conversation. The pause doubles with each further failed conversation.
     pub first_pause: Duration,
     /// Maximum time of a pause.
     pub longest_pause: Duration,

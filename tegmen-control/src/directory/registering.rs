@@ -8,7 +8,8 @@ use tegmen_host::client::{ClientConfig, ClientError, Request, Response, Session}
 use tegmen_host::resources::ListedPath;
 use tegmen_host::uri::Uri;
 
-/// The first pause after a failure. Each further pause is twice as long as the previous one, up to [`MAX_PAUSE`].
+/// The pause after the first failed registration. Each further pause is twice as long as the previous one, up to
+/// [`MAX_PAUSE`].
 const MIN_PAUSE: Duration = Duration::from_secs(5);
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 

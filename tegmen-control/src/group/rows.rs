@@ -3,7 +3,7 @@
 //! ```text
 //! group/name/NAME               the identity of the group of this name, 32 hexadecimal digits
 //! group/IDENTITY/head           the main row: configuration, epoch and seed, sealed; each change writes it
-//! group/IDENTITY/path/LEAF      the secrets that the last join or leave at LEAF gave to LEAF and the nodes above, sealed
+//! group/IDENTITY/path/LEAF      the secrets of LEAF and of nodes above it, from the last join or leave at LEAF, sealed
 //! group/IDENTITY/member/NAME    a member: its leaf, its SenderID, its address
 //! group/IDENTITY/replica/NAME   the SenderID of a controller
 //! group/IDENTITY/guard          a counter that increases only when a backup is restored

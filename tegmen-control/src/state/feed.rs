@@ -155,7 +155,7 @@ impl Shared {
 /// The reason why [`Shared::wait`] returns.
 enum Waited {
     Answered(Result<Changes, StoreError>),
-    /// The owner has ended the thread.
+    /// The owner of the [`Feed`] has dropped it, so the thread must end.
     Stopped,
     WentBack,
 }

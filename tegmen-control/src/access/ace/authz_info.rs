@@ -31,10 +31,10 @@ pub struct Offer {
 }
 
 impl PostedToken {
-    /// Reads a request.
+    /// Reads the request with which a client posts a token to a resource server.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no such request, or contain only one of nonce and Recipient ID.
+    /// [`Malformed`] if the bytes are no request with a token, or contain only one of nonce and Recipient ID.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut access_token, mut nonce, mut recipient_id) = (None, None, None);
         read_message(message, |label, decoder| {
@@ -66,10 +66,10 @@ impl PostedToken {
 }
 
 impl Offer {
-    /// Reads the response of a resource server (section 4.2).
+    /// Reads the response of a resource server to a posted token (RFC 9203, section 4.2).
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no such response.
+    /// [`Malformed`] if the bytes are no response to a posted token.
     pub fn parse_response(message: &[u8]) -> Result<Self, Malformed> {
         let (mut nonce, mut recipient_id) = (None, None);
         read_message(message, |label, decoder| {

@@ -79,10 +79,10 @@ impl IntrospectionResponse {
         Self::default()
     }
 
-    /// Reads a response.
+    /// Reads the response of the access control server to an introspection request.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no such response, or do not state if the token is active.
+    /// [`Malformed`] if the bytes are no response to an introspection request, or do not state if the token is active.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut active = None;
         let mut claims = Claims::default();

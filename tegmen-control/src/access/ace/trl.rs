@@ -65,7 +65,7 @@ pub enum Cursor {
     At(u64),
 }
 
-/// One update of the list.
+/// One update of the revocation list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Update {
     /// Hashes that were removed from the list, because their tokens expired.
@@ -84,7 +84,7 @@ pub enum Answer {
         /// The index that a later query sends as its cursor to get only the updates after this answer.
         cursor: Option<Cursor>,
     },
-    /// Updates of the list.
+    /// Updates of the revocation list.
     Diff {
         /// The updates, the latest first.
         updates: Vec<Update>,
@@ -97,10 +97,10 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Reads an answer.
+    /// Reads the answer of a server to a query of its revocation list.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no such answer, or longer than [`MAX_LIST`].
+    /// [`Malformed`] if the bytes are no answer to a query, or longer than [`MAX_LIST`].
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let (mut full, mut diff, mut cursor, mut more) = (None, None, None, None);
         read_message_of(message, MAX_LIST, |label, decoder| {
@@ -202,9 +202,9 @@ impl TrlErrorId {
 /// The entry `ace-trl-error` of concise problem details (RFC 9290), which are the payload of a 4.00 response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrlError {
-    /// The error.
+    /// The number of the error.
     pub error: TrlErrorId,
-    /// The index of the last update, for an error about a cursor; `None` for another error.
+    /// The index of the last update of the revocation list, for an error about a cursor; `None` for another error.
     pub cursor: Option<Cursor>,
 }
 

@@ -23,10 +23,10 @@ pub struct ConnectionRequest {
 }
 
 impl ConnectionRequest {
-    /// Reads a request.
+    /// Reads the value of the parameter `to_rs` of a token request.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes are no such request.
+    /// [`Malformed`] if the bytes are no valid connection request.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut address = None;
         read_message(message, |label, decoder| take_address(label, decoder, &mut address))?;

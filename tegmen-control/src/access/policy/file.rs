@@ -247,7 +247,7 @@ fn test(line: usize, entry: &Entry<'_, '_>) -> Result<Test, Mistake> {
 /// Reads a request such as `GET /temp`, and returns its method and its path.
 ///
 /// # Errors
-/// A text with the correction, if the text is no request.
+/// If `text` is no request: a text that explains how to write a request.
 pub fn request(text: &str) -> Result<(Code, &str), String> {
     let right = "one method and one path, as \"GET /temp\"";
     let rule = coap::Rule::parse(text).ok_or_else(|| format!("{right}; this is \"{text}\""))?;

@@ -38,8 +38,8 @@ impl OwnedParty {
     /// tag.
     ///
     /// # Errors
-    /// A text with the correction: the words do not contain exactly one name, a word is empty or too long, or there are
-    /// too many tags.
+    /// A text that explains how to correct one of these mistakes: the words do not contain exactly one name, a word is
+    /// empty or too long, or there are too many tags.
     pub fn from_words<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Self, String> {
         let (tags, names): (Vec<&str>, Vec<&str>) = words.into_iter().partition(|word| word.starts_with(TAG));
         let [name] = names[..] else {
@@ -51,7 +51,7 @@ impl OwnedParty {
     /// Makes a party from a name and tags.
     ///
     /// # Errors
-    /// A text with the correction, as in [`Self::from_words`].
+    /// A text that explains how to correct the mistake, as in [`Self::from_words`].
     pub fn new(name: &str, mut tags: Vec<String>) -> Result<Self, String> {
         if name.starts_with(TAG) {
             return Err(format!("a name does not begin with {TAG}; {name} does"));

@@ -41,7 +41,7 @@ impl Resource {
     }
 }
 
-/// A `[[rule]]` of the file.
+/// A `[[rule]]` of a policy file.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     /// The number of the line of the rule, from 1.
@@ -82,7 +82,7 @@ pub(super) fn words(patterns: &[Pattern]) -> String {
     words.join(", ")
 }
 
-/// A `[[test]]` of the file.
+/// A `[[test]]` of a policy file.
 #[derive(Clone, Debug)]
 pub(super) struct Test {
     /// The number of the line of the test, from 1.
