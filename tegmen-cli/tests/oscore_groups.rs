@@ -144,6 +144,7 @@ fn members_join_talk_follow_the_group_manager_and_refuse_an_evicted_member() {
     switches(dir, "switch", "two");
 
     operator.succeeds("root.key", "group remove lights switch");
+    operator.fails("root.key", "group remove lights switch", 1, "(unknown-member)");
     let (is_done, evicted) = update("switch");
     assert!(!is_done && evicted.contains("does not know this member"), "{evicted}");
     assert!(update("attic").0);
