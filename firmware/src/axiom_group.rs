@@ -1,5 +1,6 @@
-//! The group of the provisioned images. The parameters that its controller gives to each member are compiled in. **In a
-//! product each device has other parameters.**
+//! The group of the provisioned images. The parameters that the controller of the group gives to each member are
+//! compiled into these images. **Do not do this in a product: there, each device gets its own secret parameters from
+//! the controller.**
 
 use tegmen::address::Address;
 use tegmen::axiom::{Admission, Association, Kept, Suite};
@@ -51,7 +52,7 @@ const fn admission(leaf: u32, path: &'static [[u8; 16]; LEVELS]) -> Admission<'s
     Admission { group: &GROUP, epoch: EPOCH, chain: &CHAIN, secret: &[2; 32], leaf, path }
 }
 
-/// Returns the address of a member, with the port of the group.
+/// Returns the address of the member whose IP address ends with the byte `last`. The port is that of the group.
 pub const fn member(last: u8) -> Address {
     Address { ip: [0xfd, 0, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, last], port: ADDRESS.port, scope: 0 }
 }

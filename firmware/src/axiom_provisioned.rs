@@ -18,7 +18,7 @@ pub struct Provisioned<F, const SENDERS: usize, const LISTENERS: usize> {
     /// The cryptographic provider: cipher and randomness.
     pub crypto: Provider,
     path: KeyPath<LEVELS>,
-    /// The security association of the group, without its secret and its random bytes.
+    /// The security association of the group. Its master secret, its client random and its server random are zero here.
     association: Association<'static>,
     /// The random bytes of the controller: client random and server random.
     randoms: [[u8; 32]; 2],
@@ -131,8 +131,8 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
     }
 }
 
-/// Splits an association. Returns the part that is valid in all epochs, and the random bytes. Neither of these values
-/// borrows memory from the argument.
+/// Splits a security association of the group. Returns the part that is the same in all epochs, and the client random
+/// and the server random of the controller. Neither of the returned values borrows memory from the argument.
 const fn durable(association: &Association<'_>) -> (Association<'static>, [[u8; 32]; 2]) {
     let Association { group_id, group, suite, epoch, senders, sender_id, address, .. } = *association;
     let (master_secret, nothing) = (&[0; 48], &[0; 32]);

@@ -1,7 +1,8 @@
 //! The messages that the image `dtls_delegated` receives from its delegation server, and the content of the memory of
 //! the device. The test `delegation` of `tegmen-delegation` compares the messages in this file with those of a server.
 
-/// The address of the other end: the delegation server, and the peer that resumes sessions.
+/// The address of the only node with which the device exchanges datagrams. This node acts as the delegation server, and
+/// as the peer that resumes sessions.
 pub const PEER: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
 /// The first records in the flash memory of the device. They contain epoch 1: its number, its device key and its ticket
 /// key.

@@ -1,14 +1,15 @@
-//! The two ends of the EDHOC session of the image `edhoc`: their credentials, and the seeds of their providers.
+//! The initiator and the responder of the EDHOC session in the image `edhoc`: their credentials, and the seeds of their
+//! cryptographic providers.
 
 use super::points;
 use tegmen_base::secret::Secret;
 use tegmen_edhoc::{ConnectionId, Credential, Identity, MAX_CREDENTIAL, Transfer};
 
-/// One end of the EDHOC session.
+/// The initiator or the responder of the EDHOC session.
 pub struct End {
-    /// The seed of the end's cryptographic provider.
+    /// The seed of the cryptographic provider that this initiator or responder uses.
     pub seed: u8,
-    /// The `kid` of the end's credential, which is also its connection identifier.
+    /// The `kid` of the credential. It is also the connection identifier that this initiator or responder chooses.
     name: u8,
     private: u8,
     point: ([u8; 32], [u8; 32]),
@@ -35,7 +36,7 @@ impl End {
         Some(Identity::new(Secret::new([self.private; 32]), self.credential()?, Transfer::ByReference))
     }
 
-    /// Returns the connection identifier of the end.
+    /// Returns the connection identifier that this initiator or responder chooses.
     pub fn connection_id(&self) -> Option<ConnectionId> {
         ConnectionId::new(&[self.name])
     }

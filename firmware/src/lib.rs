@@ -1,12 +1,14 @@
-//! The parts of an image around the core on an LM3S6965 (Cortex-M3), the chip of QEMU's `lm3s6965evb`.
+//! The parts that a firmware image needs in addition to the crate `tegmen`. They are for the chip LM3S6965 (Cortex-M3)
+//! on QEMU's board `lm3s6965evb`.
 //!
 //! [`start`] starts the image and restarts it after a panic. [`clock`] counts its time, [`uart`] is its only
 //! connection, [`leds`] are its display, and [`place`] stores values that are too large for the stack. [`mote`] runs on
 //! any board, and so do its applications (`blink_client.rs`, `blink_server.rs`), which are modules of the images that
-//! use them. [`board`] runs the mote on this board, with the board's clock or in the [`turn`]s of a simulator. Two
-//! motes in one image are connected by memory (`line.rs`, `two_motes.rs`). Images that measure use [`measure`]: marks
-//! around the counted code, notes in the ELF file that describe the marks, and an exit code. A [`pair`] is two ends in
-//! one image that exchange datagrams.
+//! use them. [`board`] runs the mote on this board. The time comes from the board's clock, or from a simulator that
+//! sends the current time in each message ([`turn`]). Two motes in one image are connected by memory (`line.rs`,
+//! `two_motes.rs`). Images that measure use [`measure`]: marks around the counted code, notes in the ELF file that
+//! describe the marks, and an exit code. A [`pair`] consists of a DTLS client and a DTLS server in one image, which
+//! exchange datagrams in memory.
 #![no_std]
 
 pub mod board;

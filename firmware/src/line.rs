@@ -1,5 +1,5 @@
-//! Memory that replaces the serial line and the LEDs of the board if two motes are in one image: bytes in an array
-//! replace the line, and a sum replaces the LEDs.
+//! Memory that replaces the serial line and the LEDs of the board if two motes are in one image: an array of bytes
+//! replaces the line, and the sum of all values that the motes show replaces the LEDs.
 
 /// The line in memory. It holds the bytes that one mote has sent and the other mote has not yet taken.
 pub mod uart {
@@ -26,14 +26,14 @@ pub mod uart {
     }
 }
 
-/// A replacement for the LEDs of a board: it adds the values that the motes show.
+/// A replacement for the LEDs of a board: it keeps the sum of all values that the motes show.
 pub mod leds {
     use core::sync::atomic::{AtomicU32, Ordering};
 
-    /// The sum of all values.
+    /// The sum of all values that were shown.
     pub static SHOWN: AtomicU32 = AtomicU32::new(0);
 
-    /// Adds a value.
+    /// Shows a value: adds it to [`SHOWN`].
     pub fn show(value: u32) {
         SHOWN.fetch_add(value, Ordering::Relaxed);
     }

@@ -17,8 +17,8 @@ use tegmen_lowpan::ip::{self, Datagram};
 use tegmen_lowpan::slip::{Start, encode};
 
 /// The memory of a mote's node. The type `()` implements it for a node that sends and serves requests, and has no
-/// optional parts. Such a node has space for one open message of its own, four remembered messages of the peer, and 64
-/// bytes of replies.
+/// optional parts. Such a node keeps for each peer one message that it sent and that waits for an acknowledgement or a
+/// response. It also keeps the Message IDs of the last four messages of the peer, and 64 bytes of replies to them.
 pub trait Memory {
     /// The exchanges with a peer.
     type Storage: ExchangeStorage + Default;

@@ -44,8 +44,9 @@ impl<F: Flash, const LISTENERS: usize> MulUniSender<F, LISTENERS> {
         group.request(out, |_, frame| requests.write(is_on, frame)).map(|(_, request)| request)
     }
 
-    /// Processes a datagram: a rekey message, or a datagram of a listener. Writes the answer to the listener into
-    /// `out`. Returns the length of the answer, and the response if it belongs to the last request.
+    /// Processes a received datagram: a rekey message, or a DTLS datagram of a listener. If the listener needs a
+    /// datagram in return, such as the next one of the handshake, writes this datagram into `out`. Returns the length
+    /// of the datagram in `out`, and the listener's response if it belongs to the last request.
     pub fn take(
         &mut self,
         now: Instant,

@@ -12,8 +12,9 @@ use tegmen::oscore::OpenedRequest;
 use tegmen::time::Instant;
 use tegmen_lowpan::slip::Start;
 
-/// The memory of the client's node. Three messages of the client can be open at the same time. One is the registration
-/// of the observation, and one is kept free for responses. The node has no optional parts.
+/// The memory of the client's node. The node has space for three messages that it sent and that wait for an
+/// acknowledgement or a response. The registration of the observation uses one space. No request may use the last free
+/// space, because the node keeps this space for a response. The node has no optional parts.
 pub struct Small;
 
 impl Memory for Small {

@@ -237,7 +237,8 @@ const GET: u32 = 8;
 const POST: u32 = 10;
 const SEND: u32 = 12;
 
-/// The text, whose blocks are all different.
+/// The text that the client uploads with PUT, and later downloads. All its blocks are different, so that a block in a
+/// wrong position is noticed.
 static TEXT: [u8; TEXT_LEN] = {
     let mut text = [0; TEXT_LEN];
     let mut at = 0;

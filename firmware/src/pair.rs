@@ -18,9 +18,9 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::time::Instant;
 use tegmen_x509::PublicKey;
 
-/// The roles of an end that can be client or server. The two ends of an image never connect to each other at the same
-/// time. So the image does not contain the code (about 530 bytes) that ends one of two handshakes if each end has begun
-/// a handshake.
+/// The roles of an endpoint that can be client or server. The two endpoints of an image never connect to each other at
+/// the same time. So the image does not contain the code (about 530 bytes) that ends one of two handshakes if each
+/// endpoint has begun a handshake.
 pub struct Either;
 
 impl Roles for Either {
@@ -35,11 +35,12 @@ impl Configured for Either {
     }
 }
 
-/// One end, with its table of peers and its roles.
+/// One of the two DTLS endpoints in the image, with its peer table `T` and its roles `R`.
 pub struct Node<T: Peers + 'static, R: Answers + 'static> {
-    /// The DTLS endpoint of this end.
+    /// The DTLS endpoint.
     pub endpoint: Endpoint<&'static mut T, R>,
-    /// The measured [region](Region) in which the instructions of this end are counted, and the path to the other end.
+    /// The measured [region](Region) in which the instructions of this endpoint are counted, and the path to the other
+    /// endpoint.
     pub end: &'static End,
     /// The session; `None` before it is established.
     pub session: Option<PeerId>,
@@ -47,27 +48,27 @@ pub struct Node<T: Peers + 'static, R: Answers + 'static> {
     kept: R::Kept,
 }
 
-/// Two ends with the same roles, and their memory. Datagrams have at most `LEN` bytes.
+/// Two DTLS endpoints, a client and a server, and their memory. Datagrams have at most `LEN` bytes.
 pub struct Pair<T: Peers + 'static, R: Answers + 'static, const LEN: usize>(Kept<Memory<T, R, LEN>>);
 
 struct Memory<T: Peers + 'static, R: Answers + 'static, const LEN: usize> {
     nodes: [MaybeUninit<Node<T, R>>; 2],
     tables: [T; 2],
-    // Both ends use the same provider and the same counters, as on a mote that is client and server.
+    // Client and server use the same provider and the same counters, as on a mote that is client and server.
     crypto: MaybeUninit<Provider>,
     counters: Counters,
     wire: Wire<LEN>,
 }
 
-/// The two ends after their start.
+/// The two DTLS endpoints after their start.
 pub struct Running<T: Peers + 'static, R: Answers + 'static, const LEN: usize> {
     /// The crypto provider, the clock and the counters, which every call of an endpoint takes.
     pub cx: Cx<'static, Provider>,
-    /// The end that opens sessions.
+    /// The endpoint that opens sessions.
     pub client: &'static mut Node<T, R>,
-    /// The end that answers the client.
+    /// The endpoint that answers the client.
     pub server: &'static mut Node<T, R>,
-    /// The buffers for datagrams between the two ends.
+    /// The buffers for datagrams between the client and the server.
     pub wire: &'static mut Wire<LEN>,
 }
 
@@ -79,7 +80,7 @@ pub struct Wire<const LEN: usize> {
 }
 
 impl<T: Peers, R: Answers, const LEN: usize> Pair<T, R, LEN> {
-    /// Creates a pair with the peer table of each end.
+    /// Creates a pair with the peer tables of the client and of the server.
     pub const fn new(client: T, server: T) -> Self {
         const { assert!(LEN >= MIN_DATAGRAM) };
         Self(Kept::new(Memory {
@@ -91,8 +92,8 @@ impl<T: Peers, R: Answers, const LEN: usize> Pair<T, R, LEN> {
         }))
     }
 
-    /// Starts both ends. Returns `None` from the second call on. One function makes both ends, so that it is in the
-    /// image once.
+    /// Starts the client and the server. Returns `None` from the second call on. The function `endpoint` makes both
+    /// endpoints, so that its code is in the image once.
     #[inline]
     pub fn start(
         &'static self,
@@ -108,8 +109,8 @@ impl<T: Peers, R: Answers, const LEN: usize> Pair<T, R, LEN> {
 }
 
 impl<T: Peers, R: Answers, const LEN: usize> Running<T, R, LEN> {
-    /// Exchanges flights until both ends have a session. Calls `each_time` with the client after each exchange of
-    /// flights. Returns `None` if neither end sends a datagram any more, or if `each_time` returns `None`.
+    /// Exchanges flights until both endpoints have a session. Calls `each_time` with the client after each exchange of
+    /// flights. Returns `None` if neither endpoint sends a datagram any more, or if `each_time` returns `None`.
     #[inline]
     pub fn meet(&mut self, mut each_time: impl FnMut(&mut Node<T, R>) -> Option<()>) -> Option<()> {
         let Self { cx, client, server, wire: Wire { there, back, .. } } = self;
@@ -150,9 +151,9 @@ pub const THERE: Path = Path { local: address(1), remote: address(2) };
 /// The path from the server to the client.
 pub const BACK: Path = Path { local: address(2), remote: address(1) };
 
-/// Notes for the measured operations of a handshake with public keys: the instructions of each end, in total and for
-/// each flight. If an end prepares its next flight while it processes a received flight, these instructions are counted
-/// for the received flight.
+/// Notes for the measured operations of a handshake with public keys: the instructions of the client and of the server,
+/// in total and for each flight. If an endpoint prepares its next flight while it processes a received flight, these
+/// instructions are counted for the received flight.
 pub const HANDSHAKE_NOTES: [Note; 13] = [
     Note::operation(CLIENT.region.id(), "handshake client"),
     Note::operation(SERVER.region.id(), "handshake server"),
@@ -169,11 +170,11 @@ pub const HANDSHAKE_NOTES: [Note; 13] = [
     Note::operation(flight_region(&SERVER, 6), "server flight 6"),
 ];
 
-/// The properties in which the two ends of an image differ. The ends are a client and a server.
+/// The properties in which the client and the server of an image differ.
 pub struct End {
-    /// The measured region in which the instructions of this end are counted.
+    /// The measured region in which the instructions of the client or of the server are counted.
     pub region: Region,
-    /// The path from this end to the other end.
+    /// The path to the other endpoint of the pair.
     pub path: Path,
 }
 
@@ -183,8 +184,8 @@ pub trait Answers: Roles {
     /// True if [`Self::answer`] answers each [`Need`]. If false, the answer to each [`Need`] is one pre-shared key, and
     /// [`Self::answer`] is not called.
     const LOOKS: bool = false;
-    /// True if the instructions for each flight of the handshake are counted in a region of their own, in addition to
-    /// the region of the end.
+    /// True if the instructions for each flight of the handshake are also counted separately, each flight in its own
+    /// measured region. All instructions of an endpoint are counted in [`End::region`] in any case.
     const BY_FLIGHT: bool = false;
     /// The state that [`Self::answer`] keeps from one call to the next.
     type Kept: Default;
@@ -202,7 +203,7 @@ pub trait Answers: Roles {
 }
 
 /// Answers the questions of a handshake with public keys: the handshake asks for a signature, or for a decision about
-/// the public key of the peer. The type with the credentials of an end implements this trait.
+/// the public key of the peer. The type that contains the credentials of an endpoint implements this trait.
 pub trait Proves {
     /// See [`Answers::Kept`].
     type Kept: Default + 'static;
@@ -240,7 +241,8 @@ impl<K: Keys + Proves> Answers for PublicKeys<Either, K> {
 }
 
 impl<T: Peers, R: Answers> Node<T, R> {
-    /// Makes an end. The function is not inlined, so that the stack holds the node only while it is made.
+    /// Makes the client or the server. The function is not inlined, so that the stack holds the node only while it is
+    /// made.
     #[inline(never)]
     fn start(
         cx: &mut Cx<'_, Provider>,
@@ -257,9 +259,9 @@ impl<T: Peers, R: Answers> Node<T, R> {
         worked::<R, _>(self.end, || self.endpoint.connect(cx, &self.end.path)).ok().map(|_| ())
     }
 
-    /// Sends to `other` all datagrams that this end has to send now. The only datagram that the other end sends
+    /// Sends to `other` all datagrams that this endpoint has to send now. The only datagram that `other` sends
     /// immediately as an answer is a HelloVerifyRequest, which contains a cookie. This function delivers the
-    /// HelloVerifyRequest to this end. Returns false if there is nothing to send.
+    /// HelloVerifyRequest to this endpoint. Returns false if there is nothing to send.
     pub fn send_flight<const LEN: usize>(
         &mut self,
         cx: &mut Cx<'_, Provider>,
@@ -285,7 +287,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
     }
 
     /// Writes the next datagram that must be sent now. Returns its length, or 0 if there is none. The function is not
-    /// inlined, so that its stack is free while the other end works.
+    /// inlined, so that its stack is free while the other endpoint works.
     #[inline(never)]
     fn poll(&mut self, cx: &mut Cx<'_, Provider>, out: &mut [u8]) -> usize {
         loop {
@@ -297,7 +299,7 @@ impl<T: Peers, R: Answers> Node<T, R> {
         }
     }
 
-    /// Handles a datagram of the other end. Returns the length of the answer, or 0 if there is none.
+    /// Handles a datagram of the other endpoint. Returns the length of the answer, or 0 if there is none.
     #[inline(never)]
     fn receive(&mut self, cx: &mut Cx<'_, Provider>, datagram: &mut [u8], out: &mut [u8]) -> usize {
         let mut records = Records::new(datagram);
@@ -354,8 +356,8 @@ impl<T: Peers, R: Answers> Node<T, R> {
 }
 
 /// Runs `work`, and counts its instructions in the region of `end`. If [`Answers::BY_FLIGHT`] is true, also counts them
-/// in the region for the current flight at this end. The instructions for a flight send the flight, or receive it and
-/// process its content.
+/// in the region for the current flight at this endpoint. The instructions for a flight send the flight, or receive it
+/// and process its content.
 #[inline(always)]
 fn worked<R: Answers, T>(end: &End, work: impl FnOnce() -> T) -> T {
     if R::BY_FLIGHT {
@@ -404,12 +406,12 @@ pub const SEAL: u32 = 2;
 /// The number of the measured region in which the instructions that verify and decrypt a record are counted.
 pub const OPEN: u32 = 3;
 
-/// Returns the address of an end: `fd00::` with the last byte `last`.
+/// Returns the address of an endpoint: `fd00::` with the last byte `last`.
 pub const fn address(last: u8) -> Address {
     Address { ip: [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last], port: 5684, scope: 0 }
 }
 
-/// The identity (principal) under which each end knows the other end.
+/// The identity (principal) by which the client knows the server, and the server knows the client.
 pub const WHO: Principal = Principal(1);
 /// The time of every call. No exchange depends on the clock.
 pub const NOW: Instant = Instant::from_micros(0);

@@ -14,7 +14,8 @@ pub struct Place<T> {
 unsafe impl<T: Send> Sync for Place<T> {}
 
 impl<T> Place<T> {
-    /// Creates an empty place. It needs no flash memory, because its contents are undefined before [`Self::fill`].
+    /// Creates a [`Place`] without a value. The image stores no bytes for it in flash memory, because the bytes of the
+    /// value are undefined before [`Self::fill`].
     pub const fn empty() -> Self {
         Self { taken: AtomicBool::new(false), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
@@ -47,7 +48,7 @@ pub struct Kept<T> {
 unsafe impl<T: Send> Sync for Kept<T> {}
 
 impl<T> Kept<T> {
-    /// Creates a place with this value.
+    /// Creates a [`Kept`] with this value.
     pub const fn new(value: T) -> Self {
         Self { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }

@@ -44,7 +44,7 @@ pub trait Resumes: node::Application {
     fn key<'k>(&mut self, need: Need<'_>, room: &'k mut KeyRoom) -> Answer<'k>;
 }
 
-/// The roles of a node, which is client and server and resumes sessions with `S`.
+/// The roles of a node that is client and server. `S` is the store of the sessions that the node can resume.
 pub type Role<S> = Resuming<Either, S>;
 
 /// A buffer for a pre-shared key.

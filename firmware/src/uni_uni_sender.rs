@@ -31,8 +31,10 @@ impl<const LISTENERS: usize> UniUniSender<LISTENERS> {
         self.sessions.is_open(listener)
     }
 
-    /// Writes the request to the next listener of the round into `out`. Returns the receiver and the request. Returns
-    /// `None` while the sender waits for a response, after the last listener, or without a session.
+    /// Writes the request to the next listener into `out`. In a round, the sender sends one request to each listener,
+    /// and waits for a response before it sends the next request. Returns the address of the listener, and the request.
+    /// Returns `None` while the sender waits for a response, after the last listener of the round, or if there is no
+    /// session with the listener.
     pub fn ask_next<'o>(&mut self, now: Instant, out: &'o mut [u8; REQUEST_LEN]) -> Option<(Address, &'o [u8])> {
         let to = self.round.next().filter(|to| self.sessions.is_open(to))?;
         let (before, behind) = AROUND;
@@ -44,8 +46,9 @@ impl<const LISTENERS: usize> UniUniSender<LISTENERS> {
         Some((to, frame.finish()))
     }
 
-    /// Processes a datagram. Writes the answer for its sender into `out`. Returns the length of the answer, and the
-    /// response if the sender waits for this response.
+    /// Processes a received DTLS datagram of a listener. If the listener needs a datagram in return, such as the next
+    /// one of the handshake, writes this datagram into `out`. Returns the length of the datagram in `out`, and the
+    /// listener's response if this sender waits for it.
     pub fn take(
         &mut self,
         now: Instant,

@@ -46,8 +46,8 @@ static NOTES: [Note; 5] = [
     Note::size("GroupMember", size_of::<GroupMember<Pages>>()),
 ];
 
-/// The first record of the flash memory. It contains the number 0, because the member has used no record number yet.
-/// The installer of the image must write the same record into the device.
+/// The first entry of the flash memory. Its value is 0: in this memory the member reserves the record numbers of its
+/// group messages, and has reserved none yet. The installer of the image must write the same entry into the device.
 #[used]
 #[unsafe(link_section = ".numbers")]
 static FIRST: [u8; tegmen_flash::RECORD_LEN] = tegmen_flash::record(0);
@@ -57,7 +57,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs the exchanges. Returns `None` if a result is not the expected one.
+/// Lets the member join the group, and process two requests with two rekey messages between them. Returns `None` if a
+/// result is not the expected one.
 fn run() -> Option<()> {
     let buffers = BUFFERS.take()?;
     let parts = (MEMBER.take()?, Provider::new(black_box([1; 32])), tegmen_flash::Kept::open(Pages).ok()?);

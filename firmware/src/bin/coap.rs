@@ -1,4 +1,5 @@
-//! CoAP without protection: builds and parses a GET, and then runs a whole exchange between two ends in memory.
+//! CoAP without protection: builds and parses a GET, and then lets a client and a server exchange a request and its
+//! response in memory.
 #![no_std]
 #![no_main]
 
@@ -32,7 +33,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs the exchange. Returns `None` if a result is not the expected one.
+/// Lets the client send a GET to the server, retransmit the GET, and process the response. Returns `None` if a result
+/// is not the expected one.
 fn run() -> Option<()> {
     let client = CLIENT.fill(|| OneExchange::new(1))?;
     let server = SERVER.fill(|| OneExchange::new(2))?;
@@ -107,8 +109,9 @@ impl Handler for Thermometer {
     }
 }
 
-/// The exchanges of the client or of the server. An end keeps one request of its own, of at most 64 bytes, until the
-/// response arrives. It also keeps the replies to the last four messages of the peer, at most 64 bytes in total.
+/// The exchanges of the client with the server, or of the server with the client. Each of the two nodes keeps one
+/// request that it sent, of at most 64 bytes, until the response arrives. It also keeps the replies to the last four
+/// messages of the other node, at most 64 bytes in total.
 type OneExchange = Exchanges<Fixed<1, 64, 4, 64>>;
 
 static CLIENT: Place<OneExchange> = Place::empty();

@@ -35,7 +35,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs the exchanges. Returns `None` if a result is not the expected one.
+/// Lets the listener process a request to its own address and a request to the address of the group. Returns `None` if
+/// a result is not the expected one.
 fn run() -> Option<()> {
     let listener = LISTENING.fill(|| CoapListener::new(black_box(0)))?;
     serve(listener, &member(LISTENER), &REQUEST, &RESPONSE)?;

@@ -38,7 +38,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs the exchanges. Returns `None` if a result is not the expected one.
+/// Lets the sender send two requests to the group and process a response to each. Returns `None` if a result is not the
+/// expected one.
 fn run() -> Option<()> {
     let heard = HEARD.take()?;
     let sender = SENDING.fill(|| MulSender::new(Requests::new(black_box(0)), heard))?;

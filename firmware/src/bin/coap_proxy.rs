@@ -37,7 +37,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs the exchanges. Returns `None` if a result is not the expected one.
+/// Lets the proxy forward the request of one client to the origin, pass on the response of the origin, and answer the
+/// request of another client from its cache. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let mut environment = Environment::new(Provider::new([1; 32]));
     let (node, proxy) = (make_node(&mut environment)?, make_proxy()?);

@@ -38,7 +38,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs the exchanges. Returns `None` if a result is not the expected one.
+/// Lets the sender send two requests to one listener and process the two responses. Returns `None` if a result is not
+/// the expected one.
 fn run() -> Option<()> {
     let listeners = KNOWN.take()?;
     let round = SENDING.fill(|| Round::new(listeners, Requests::new(black_box(0))))?;

@@ -59,7 +59,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs the exchanges. Returns `None` if a result is not the expected one.
+/// Lets the delegation server provision the device, and then lets a peer and the device resume delegated sessions with
+/// each other. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let buffers = BUFFERS.take()?;
     let [of_device, of_other] = TABLES.take()?;
@@ -249,7 +250,8 @@ static OTHER: Place<OfMain<Node>> = Place::empty();
 static DEVICE_STATE: Kept<UnreadState> = Kept::new(Unread::new(FlashMemory::new(FirstOfPages(Pages))));
 static OTHER_STATE: Kept<UnreadState> = Kept::new(Unread::new(FlashMemory::new(FirstOfPages(Pages))));
 
-/// A request to begin epoch 2 whose check was computed for epoch 1. The device must refuse it.
+/// The payload of a request to begin epoch 2. It contains the check value of epoch 1 (a value derived from the keys of
+/// an epoch), so the device must refuse the request.
 const NEXT_EPOCH: [u8; SET_TIME.len()] = {
     let mut request = SET_TIME;
     request[1] += 1;

@@ -54,8 +54,8 @@ static NOTES: [Note; 10] = [
     Note::size("datagrams", DATAGRAMS),
 ];
 
-/// The first record of the flash memory. It contains the number 0, because the member has used no record number yet.
-/// The installer of the image must write the same record into the device.
+/// The first entry of the flash memory. Its value is 0: in this memory the member reserves the record numbers of its
+/// group messages, and has reserved none yet. The installer of the image must write the same entry into the device.
 #[used]
 #[unsafe(link_section = ".numbers")]
 static FIRST: [u8; tegmen_flash::RECORD_LEN] = tegmen_flash::record(0);
@@ -65,7 +65,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs the exchanges. Returns `None` if a result is not the expected one.
+/// Lets the sender open a session with one listener, send two requests to the group, and process a response to each.
+/// Between the two requests it processes two rekey messages. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let (member, table) = (MEMBER.take()?, TABLE.take()?);
     let kept = tegmen_flash::Kept::open(Pages).ok()?;

@@ -82,7 +82,8 @@ fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'
     Endpoint::with_roles(cx, table, Config::default(), role)
 }
 
-/// The stored data of an end: the ticket keys of a server, and the session and ticket of a client.
+/// The stored data of an endpoint: the ticket keys that it uses as server, and the session and the ticket that it uses
+/// as client.
 struct Memory {
     keys: RefCell<TicketKeys>,
     kept: Cell<Option<(SessionState, [u8; TICKET_LEN])>>,

@@ -39,7 +39,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs the exchanges. Returns `None` if a result is not the expected one.
+/// Lets the client open a session with the server and send a GET, and then resume the session with the ticket and send
+/// another GET. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let buffers = BUFFERS.take()?;
     let [of_client, of_server] = TABLES.take()?;

@@ -44,7 +44,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs the exchanges. Returns `None` if a result is not the expected one.
+/// Lets the listener complete a handshake with a sender and answer two requests. Returns `None` if a result is not the
+/// expected one.
 fn run() -> Option<()> {
     let table = TABLE.take()?;
     let listener = LISTENING.fill(|| {

@@ -47,7 +47,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs the exchanges. Returns `None` if a result is not the expected one.
+/// Lets the sender open a session with one listener, send two requests to it, and process the two responses. Returns
+/// `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let (table, listeners) = (TABLE.take()?, KNOWN.take()?);
     let sender = SENDING.fill(|| {

@@ -42,12 +42,12 @@ fn run() -> Option<()> {
     pair.speak()
 }
 
-/// Makes an endpoint. Both ends have the same certificates and the same trust anchor.
+/// Makes an endpoint. Client and server have the same certificates and the same trust anchor.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
     Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Either, keys: Certified })
 }
 
-/// The certificate and the private key of an end, and the trust anchor.
+/// The certificates and the private key that client and server both use, and the trust anchor.
 struct Certified;
 
 impl Keys for Certified {

@@ -45,7 +45,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs the exchanges. Returns `None` if a result is not the expected one.
+/// Lets the client send three protected requests, each of which the server answers: one in the group mode, and two in
+/// the pairwise mode. Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let crypto = &mut Provider::new([1; 32]);
     let mut client = member(crypto, &CLIENT, (&CLIENT_KEY, &SERVER_KEY))?;

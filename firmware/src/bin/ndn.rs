@@ -45,7 +45,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs the exchanges. Returns `None` if a result is not the expected one.
+/// Lets the mote answer and forward the Interests of its two neighbours. Then measures an encryption and an HMAC.
+/// Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let crypto = &mut Provider::new([1; 32]);
     let mote = MOTE.fill(Mote::new)?;

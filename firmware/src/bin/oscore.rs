@@ -28,7 +28,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Runs the exchange. Returns `None` if a result is not the expected one.
+/// Lets the client protect a GET, the server answer it, and the client decrypt the response. Returns `None` if a result
+/// is not the expected one.
 fn run() -> Option<()> {
     let crypto = &mut Provider::new([1; 32]);
     let client = context(&CLIENT, b'c', b's')?;

@@ -27,8 +27,8 @@ extern "C" fn main() -> ! {
     exit(stack_of(run).is_some())
 }
 
-/// Lets both ends make a key pair, agree on a secret, sign, and verify their own signature. Returns `None` if a result
-/// is not the expected one.
+/// Lets each of two parties make a key pair, agree on a secret with the other, sign, and verify its own signature.
+/// Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let crypto = &mut Provider::new([0; 32]);
     let ends = ENDS.take()?;
@@ -41,7 +41,8 @@ fn run() -> Option<()> {
     (one.secret == other.secret).then_some(())
 }
 
-/// An end, and the results of its computations. It is aligned, so that copying either end needs the same instructions.
+/// One of the two parties of a key agreement: its keys, and the results of its computations. The value is aligned, so
+/// that copying it takes the same number of instructions for both parties.
 #[repr(align(4))]
 struct End {
     private: [u8; SCALAR_LEN],
