@@ -18,7 +18,8 @@ use tegmen_base::hex::to_hex;
 use tegmen_control::delegation::{ConnectionId, Delegations, DeviceConfig};
 use tegmen_store::Store;
 
-/// Returns the server of delegated sessions. Fails if this server has none.
+/// Returns the part of this server that delegates sessions to devices. Fails if the configuration of this server has no
+/// such part.
 fn delegations<S: Store>(api: &Api<S>) -> Result<&Delegations<S>, Problem> {
     let missing = "this server delegates no sessions: set delegation-ca or delegation-acme in the section [delegation] of its \
                    configuration";

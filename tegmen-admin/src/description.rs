@@ -69,15 +69,15 @@ impl<'s> Description<'s> {
         self.body = Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }));
     }
 
-    /// Adds an answer with this status whose body is JSON of the type `T`.
+    /// Adds to the operation an answer with this status. The body of the answer is JSON of the type `T`.
     pub(crate) fn gives<T: JsonSchema>(&mut self, status: StatusCode, meaning: &str) {
         let schema = self.schemas.answers.subschema_for::<T>();
         let content = json!({ "application/json": { "schema": schema } });
         self.response(status, json!({ "description": meaning, "content": content }));
     }
 
-    /// Adds an answer that is a stream of server-sent events. An event with the name `changes` has data of the type
-    /// `C`. An event with the name `end` has data of the type `E`.
+    /// Adds to the operation an answer that is a stream of server-sent events. An event with the name `changes` has
+    /// data of the type `C`. An event with the name `end` has data of the type `E`.
     pub(crate) fn streams<C: JsonSchema, E: JsonSchema>(&mut self) {
         let answers = &mut self.schemas.answers;
         let data = json!({ "changes": answers.subschema_for::<C>(), "end": answers.subschema_for::<E>() });
@@ -87,7 +87,7 @@ impl<'s> Description<'s> {
         self.response(StatusCode::OK, json!({ "description": meaning, "content": content }));
     }
 
-    /// Adds a response object for this status.
+    /// Adds to the operation the object `response`, which describes the response with this status.
     pub(crate) fn response(&mut self, status: StatusCode, response: Value) {
         self.responses.insert(status.as_u16(), response);
     }
@@ -104,7 +104,7 @@ impl<'s> Description<'s> {
         }
     }
 
-    /// Adds codes with which the operation refuses requests.
+    /// Adds to the operation the codes with which it refuses requests.
     pub(crate) fn codes(&mut self, codes: impl IntoIterator<Item = Code>) {
         self.codes.extend(codes);
     }
@@ -122,7 +122,7 @@ impl<'s> Description<'s> {
         members
     }
 
-    /// Adds a response for each HTTP status of the codes that were added.
+    /// Adds to the operation one response for each HTTP status of its refusal codes, which [`Self::codes`] added.
     fn refusals(&mut self) {
         let mut names: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
         for code in &self.codes {

@@ -53,15 +53,15 @@ pub(crate) struct Batch {
 enum Change {
     /// A device was added.
     DeviceAdded { device: ShownDevice },
-    /// A device was changed. The member contains the device after the change.
+    /// A device was changed. The field `device` contains the device after the change.
     DeviceChanged { device: ShownDevice },
     /// The device of this name was removed.
     DeviceRemoved { name: String },
-    /// A policy was applied. The time is in seconds since 1970.
+    /// A policy was applied. The field `at` is the time of this change, in seconds since 1970.
     PolicyApplied { file: String, by: String, at: u64 },
-    /// A session identity was accepted. It is remembered until this time, in seconds since 1970.
+    /// A session identity was accepted. The server remembers it until the time `until`, in seconds since 1970.
     SessionAccepted { session: String, subscriber: String, until: u64 },
-    /// A token was revoked. The members are described at the body of POST /v1/revocations.
+    /// A token was revoked. The fields have the same meaning as in the body of POST /v1/revocations.
     TokenRevoked { hash: String, expires: u64, concerned: Vec<String> },
     /// A revoked token expired, and was removed from the list.
     RevocationExpired { hash: String },
@@ -77,7 +77,7 @@ enum Change {
     MemberAdmitted { group: String, member: ShownMember },
     /// The member of this name left a group or was evicted.
     MemberLeft { group: String, name: String },
-    /// An epoch of a group began. This number of further epochs is left.
+    /// The epoch `epoch` of a group began. After it, the group can have `epochs_left` more epochs.
     EpochBegan { group: String, epoch: u16, epochs_left: u16 },
 }
 

@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) const MOST: u32 = 10;
 /// Length of a window of time in seconds. A window begins with the first failure of an address or name.
 const WINDOW: u64 = 60;
-/// Maximum number of addresses or names that are remembered. Before a further address or name is added, the entry whose
-/// window began first is removed.
+/// Maximum number of addresses or names for which failures are counted. Before a further address or name is added, the
+/// address or name whose window of time began first is removed.
 const REMEMBERED: usize = 4096;
 
 /// The failures by address or by name. Each value is the beginning of the window in seconds since 1970, and the number

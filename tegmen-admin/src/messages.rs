@@ -31,7 +31,8 @@ pub(crate) struct NamedProof {
     /// The tags with which rules of the policy name the device.
     #[serde(default)]
     tags: Vec<String>,
-    /// The kind of the credential: certificate and public-key need sha256, the others need secret.
+    /// The kind of the credential. The kinds `certificate` and `public-key` require the field `sha256`. Each other kind
+    /// requires the field `secret`.
     #[schemars(extend("enum" = KINDS))]
     kind: String,
     /// The SHA-256 of the certificate or of the SubjectPublicKeyInfo.
@@ -55,7 +56,8 @@ pub(crate) struct Proof {
     /// The tags with which rules of the policy name the device.
     #[serde(default)]
     tags: Vec<String>,
-    /// The kind of the credential: certificate and public-key need sha256, the others need secret.
+    /// The kind of the credential. The kinds `certificate` and `public-key` require the field `sha256`. Each other kind
+    /// requires the field `secret`.
     #[schemars(extend("enum" = KINDS))]
     kind: String,
     /// The SHA-256 of the certificate or of the SubjectPublicKeyInfo.
@@ -107,7 +109,7 @@ impl Proof {
     }
 }
 
-/// A change of a device. Members that are missing do not change.
+/// A change of a device. If a field is missing in the JSON object, this property of the device does not change.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "DeviceChanges")]
@@ -368,7 +370,8 @@ pub(crate) struct ListedKeys {
 #[schemars(rename = "CreatedKey")]
 pub(crate) struct ShownKey {
     pub(crate) id: String,
-    /// The key as text. The response to a repeated request does not contain it.
+    /// The text of the new API key, which a client sends to authenticate itself. The response to a repeated request
+    /// does not contain the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
 }

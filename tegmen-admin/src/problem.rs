@@ -56,7 +56,8 @@ pub enum Code {
     AddressTaken,
     /// The store of the group was restored from a backup.
     GroupRestored,
-    /// The answer to the first request with this `Idempotency-Key` is not known.
+    /// A request with this `Idempotency-Key` was received before. It has no answer yet, or the server failed before it
+    /// stored the answer.
     IdempotencyKeyInUse,
     /// The store no longer has the changes after `Last-Event-ID`.
     HistoryGone,

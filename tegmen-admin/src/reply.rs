@@ -20,8 +20,8 @@ pub(crate) struct Reply {
     status: StatusCode,
     revision: Option<Revision>,
     body: Option<Value>,
-    /// The name of the field that contains a secret; `None` if there is no such field. Only the answer to the first
-    /// request contains this field.
+    /// The name of the field that contains a secret; `None` if there is no such field. If a client repeats a request
+    /// with the same `Idempotency-Key`, only the answer to the first of these requests contains the field.
     once: Option<&'static str>,
 }
 
@@ -58,7 +58,8 @@ impl IntoResponse for Reply {
     }
 }
 
-/// A type of answers. It makes the reply, and adds its description to the OpenAPI document.
+/// A type whose values are successful answers of an operation. Its functions convert such a value to the [`Reply`] that
+/// the server sends, and add the description of the type to the OpenAPI document.
 pub(crate) trait Answer: Send + 'static {
     fn reply(self) -> Reply;
     fn describe(about: &mut Description<'_>);
@@ -90,8 +91,8 @@ impl<T: Serialize + JsonSchema + Send + 'static> Answer for Created<T> {
     }
 }
 
-/// An answer with a secret in the field of this name. Only the answer to the first request contains this field, and
-/// answers to repeated requests do not.
+/// An answer with a secret in the field of this name. Only the answer to the first request with an `Idempotency-Key`
+/// contains the field. The answers to repetitions of this request do not.
 pub(crate) struct Once<A>(pub(crate) A, pub(crate) &'static str);
 
 impl<A: Answer> Answer for Once<A> {

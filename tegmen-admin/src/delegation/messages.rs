@@ -16,7 +16,7 @@ use tegmen_delegation::{PSK_LEN, Refused, Status};
 const KEY: &str = "^[0-9a-f]{64}$";
 /// Pattern for the identifier of a connection.
 const CONNECTION: &str = "^[0-9]+-[0-9]+$";
-/// Maximum number of devices in one request of this kind.
+/// Maximum number of devices in one `POST /v1/delegation/server-compromised`.
 const MOST: usize = 256;
 
 /// The configuration of a delegated device.
@@ -125,21 +125,22 @@ impl From<Introduced> for ShownIntroduction {
     }
 }
 
-/// A session that a device resumes with another server. This server opens the session in the name of the device.
+/// A session of a device with a remote server. The delegation server opens the session in the name of the device, and
+/// the device then resumes the session.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "NewDelegatedSession")]
 pub(crate) struct WantedSession {
     /// The name of the device that resumes the session.
     pub(crate) device: String,
-    /// The address and the port of the other server, such as `[2001:db8::5]:5684`.
+    /// The address and the port of the remote server, such as `[2001:db8::5]:5684`.
     #[schemars(with = "String")]
     pub(crate) address: SocketAddr,
-    /// The name in the certificate of the other server.
+    /// The name that the certificate of the remote server must have.
     pub(crate) server_name: String,
 }
 
-/// The delegated connection of a session that a device resumes with another server.
+/// The delegated connection of a session that a device resumes with a remote server.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "DelegatedSession")]
 pub(crate) struct ShownSession {
@@ -204,15 +205,15 @@ impl From<Status> for ShownStatus {
     }
 }
 
-/// The failures of a device that does not answer, or that does not do a request of the server.
+/// The failed conversations with a device that does not answer, or that refuses a request of the server.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "UnreachableDevice")]
 struct ShownUnreachable {
-    /// The time of the first failure, in seconds since 1970.
+    /// The time of the first failed conversation after the last successful one, in seconds since 1970.
     since: u64,
-    /// The number of failures.
+    /// The number of failed conversations since the last successful one.
     attempts: u32,
-    /// The reason of the last failure.
+    /// The reason why the last conversation failed.
     why: String,
 }
 
@@ -247,7 +248,8 @@ pub(crate) struct ShownDevice {
     /// The number of the next epoch, if the server has asked the device to begin it and the device has not acknowledged
     /// it.
     pending: Option<u16>,
-    /// The operator or the reason that requested the next epoch, if it is due.
+    /// The reason why the next epoch must begin: the name of the operator who requested it, or another cause. Null if
+    /// no new epoch is due.
     reset: Option<String>,
     /// The number of connections that are refused in the present epoch.
     refused: usize,
@@ -260,7 +262,7 @@ pub(crate) struct ShownDevice {
     heard: Option<u64>,
     /// The state of the device at the time of the last successful conversation.
     status: Option<ShownStatus>,
-    /// The failures since the last successful conversation, if there were any.
+    /// The failed conversations since the last successful one, if there were any.
     unreachable: Option<ShownUnreachable>,
     /// The certificate with which the server opens sessions in the name of the device.
     certificate: Option<ShownCertificate>,

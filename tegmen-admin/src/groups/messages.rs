@@ -179,7 +179,8 @@ impl From<WantedMember> for NewMember {
 pub(crate) struct Added {
     /// The member.
     member: WantedMember,
-    /// The URI of the server of the controller, such as `coaps://HOST`, for the file of the member.
+    /// The URI of the controller's CoAP server, such as `coaps://HOST`. The member's file then contains the URI of the
+    /// group on this server, from which the member gets the keys of an epoch that it missed.
     #[schemars(extend("pattern" = CONTROLLER))]
     controller: Option<String>,
 }
@@ -392,7 +393,7 @@ pub(crate) struct ShownGroups {
 pub(crate) struct ShownFile {
     /// The name of the member.
     member: String,
-    /// The bytes of the file in hexadecimal digits.
+    /// The bytes of the member's file, from which a host joins the group, in hexadecimal digits.
     #[schemars(extend("pattern" = FILE))]
     file: String,
 }
@@ -419,7 +420,7 @@ pub(crate) struct Created {
 pub(crate) struct NewlyAdded {
     pub(crate) member: ShownMember,
     pub(crate) rekeyed: Rekeyed,
-    /// The file of the member. The response to a repeated request does not contain it.
+    /// A list of one file: the file of the new member. The response to a repeated request does not contain this list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) files: Option<Vec<ShownFile>>,
 }

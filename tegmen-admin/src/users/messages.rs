@@ -19,7 +19,7 @@ pub(crate) struct NewUser {
     pub(crate) lifetime: Option<u32>,
 }
 
-/// A change of a user. Members that are missing do not change.
+/// A change of a user. If a field is missing in the JSON object, this property of the user does not change.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "UserChanges")]
@@ -29,7 +29,7 @@ pub(crate) struct Changed {
     pub(crate) password: Option<String>,
     /// True disables the user, and ends the user's certificates and connections.
     pub(crate) disabled: Option<bool>,
-    /// The duration of later logins in seconds.
+    /// The duration, in seconds, of each login that begins after this change.
     #[schemars(range(min = 60, max = 2_592_000))]
     pub(crate) lifetime: Option<u32>,
 }
