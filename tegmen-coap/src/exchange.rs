@@ -62,11 +62,12 @@ pub enum Due {
     TimedOut(RequestId),
 }
 
-/// The exchanges between this end and one peer: the requests and responses that wait for an answer.
+/// The exchanges of this endpoint with one peer: the requests that wait for a response, and the confirmable messages
+/// that wait for an acknowledgement.
 ///
-/// The storage `S` keeps the messages of this end until they are answered, and the replies to messages of the peer. If
-/// the peer repeats a message, the kept reply is sent again. The methods take the storage as an argument. All calls for
-/// one peer must pass the same storage.
+/// The storage `S` keeps each message that this endpoint sent until the peer has acknowledged or answered it. It also
+/// keeps the replies to messages of the peer. If the peer repeats a message, the kept reply is sent again. The methods
+/// take the storage as an argument. All calls for one peer must pass the same storage.
 pub struct Exchanges<S: ExchangeStorage> {
     kept: S::Peer,
     next_message_id: u16,

@@ -20,7 +20,8 @@ pub struct Order {
 }
 
 impl Order {
-    /// Begins with the number of the response to the registration.
+    /// Makes the state after the response to the registration. `number` is the Observe option of this response, and
+    /// `at` is the time at which it arrived.
     pub const fn new(number: u32, at: Instant) -> Self {
         Self { number: number & NUMBER_MASK, at }
     }
@@ -75,8 +76,8 @@ impl Observation {
 
     /// Returns the Observe option of the next notification. A client compares the numbers of two notifications only if
     /// the second notification arrives within 128 seconds after the first. The comparison is wrong only after 2^23 or
-    /// more notifications in this time. A server does not send so large a number, because each change causes at most
-    /// one notification.
+    /// more notifications in this time. A server does not send that many notifications in 128 seconds, because it sends
+    /// at most one for each change of the resource.
     pub const fn next(&mut self) -> u32 {
         self.number = self.number.wrapping_add(1) & NUMBER_MASK;
         self.number

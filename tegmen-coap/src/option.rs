@@ -145,9 +145,9 @@ pub fn write(writer: &mut Writer<'_>, delta: u16, value: &[u8]) -> Result<(), Fu
 /// Longest value in bytes that a header can announce.
 const MAX_VALUE: usize = 65_804;
 
-/// The bytes of an option before its value.
+/// The encoded bytes of an option that precede its value: the delta of the option number, and the length of the value.
 pub struct Header {
-    /// The bytes of the header, at most five, at the beginning of the array.
+    /// The encoded delta and length: the first `len` bytes of this array, at most five.
     bytes: [u8; 8],
     len: usize,
 }
@@ -276,7 +276,8 @@ impl<'a> Run<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Makes the sequence from encoded outer and inner options. A parser must have checked both.
+    /// Makes the sequence of all options of a message. `outer` contains the encoded outer options, and `inner` contains
+    /// the encoded inner options. A parser must have checked both encodings.
     pub fn new(outer: &'a [u8], inner: &'a [u8]) -> Self {
         Self { outer: Run::new(outer), inner: Run::new(inner) }
     }

@@ -40,8 +40,8 @@ pub enum Repeat {
     /// No effect. This is the case for GET and FETCH, and for a received response, whose reply is only an
     /// acknowledgement.
     Safe,
-    /// The state of the resource is the same as after the first execution: PUT, DELETE and iPATCH. The same holds for a
-    /// request that the OSCORE context would refuse the second time.
+    /// The second execution leaves the resource in the same state as the first: PUT, DELETE and iPATCH. This variant is
+    /// also for a request that the OSCORE context would refuse the second time.
     Idempotent,
     /// The second execution changes the state of the resource again, so the request must not be executed twice: POST,
     /// PATCH, and each unknown method. The storage must remember for EXCHANGE_LIFETIME that the request was handled.
@@ -144,7 +144,7 @@ pub enum Waiting {
     Response,
     /// The separate response to a request that was acknowledged.
     SeparateResponse,
-    /// Notifications (RFC 7641), until the observation is cancelled.
+    /// The notifications of an observation (RFC 7641). The exchange waits for them until the observation is cancelled.
     Notifications,
 }
 

@@ -9,8 +9,9 @@ use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 /// A received UDP datagram. [`Datagram::parse`] has checked every length and the checksum.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Datagram<'r> {
-    /// `remote` is the sender, and is never a multicast address. `local` is the destination. The destination may be the
-    /// address of another node, so the caller must compare it with its own addresses.
+    /// The two addresses of the packet. `remote` is its source address, and is never a multicast address. `local` is
+    /// its destination address. The destination may be another node, so the caller must compare `local` with its own
+    /// addresses.
     pub path: Path,
     /// The payload, which the caller can decrypt in place.
     pub payload: &'r mut [u8],
@@ -142,7 +143,7 @@ impl Sum {
         Self(self.0.wrapping_add(word.into()))
     }
 
-    /// Adds `bytes`. After an odd number of bytes, no further bytes may be added.
+    /// Adds `bytes` to the sum, as words of two bytes. The number of bytes must be even in each call except the last.
     fn add(self, bytes: &[u8]) -> Self {
         let (words, odd) = bytes.as_chunks::<2>();
         let sum = words.iter().fold(self, |sum, &word| sum.add_word(u16::from_be_bytes(word)));

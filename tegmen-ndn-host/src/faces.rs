@@ -244,12 +244,13 @@ impl FaceTable {
         Some(FaceId(id))
     }
 
-    /// Returns the face of this UDP socket to this remote address; `None` if there is none.
+    /// Returns the UDP face with this socket number and this remote address; `None` if there is none.
     pub(crate) fn of_remote(&self, socket: usize, remote: SocketAddr) -> Option<FaceId> {
         self.by_remote.get(&(socket, remote)).copied()
     }
 
-    /// Records the face of this UDP socket to this remote address.
+    /// Adds `face`, a UDP face, to the table of remote addresses. Its key in this table is its socket number and its
+    /// remote address.
     pub(crate) fn set_remote(&mut self, socket: usize, remote: SocketAddr, face: FaceId) {
         self.by_remote.insert((socket, remote), face);
         if let Some(face) = self.get(face) {

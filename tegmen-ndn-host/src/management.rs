@@ -116,7 +116,7 @@ pub(crate) struct Counters {
 
 /// The state of the forwarder that a dataset reports.
 pub(crate) struct Status {
-    /// The time of the start in milliseconds since 1970.
+    /// The time at which the forwarder started, in milliseconds since 1970.
     pub(crate) started: u64,
     pub(crate) now: u64,
     pub(crate) waiting: usize,

@@ -200,7 +200,8 @@ impl<'p> Certificate<'p> {
     }
 }
 
-/// Returns the name of the owner of a key, whose name ends with `KEY` and an identifier.
+/// Returns the name of the owner of a key. The name of a key consists of the name of its owner, the component `KEY`,
+/// and an identifier. Returns `None` if `key_name` has another form.
 pub fn identity_of<'n>(key_name: &Name<'n>) -> Option<Name<'n>> {
     let len = key_name.len().checked_sub(2)?;
     let marker = key_name.components().nth(len)?;

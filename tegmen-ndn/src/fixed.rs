@@ -143,7 +143,8 @@ impl Matches {
 #[derive(Debug)]
 pub struct FixedPit<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize> {
     places: [Option<Place<NAME, ASKED, SENT>>; N],
-    /// Hashes of names and nonces of removed Interests.
+    /// Hashes of the names and nonces of Interests that were removed from the table. The value 0 marks an empty
+    /// element.
     dead: [u32; DEAD],
     next_dead: usize,
 }
@@ -283,8 +284,8 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
 }
 
 /// Computes a hash of a name and a nonce (FNV-1a). If two Interests have the same hash, the second counts as a
-/// duplicate, and its consumer has to retransmit it with another nonce. The hash is never 0, because 0 marks an element
-/// of `dead` that is empty.
+/// duplicate, and its consumer has to retransmit it with another nonce. The hash is never 0, because 0 marks an empty
+/// element of [`FixedPit::dead`].
 fn hash(name: &Name<'_>, nonce: [u8; 4]) -> u32 {
     let bytes = name.as_bytes().iter().chain(&nonce);
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);

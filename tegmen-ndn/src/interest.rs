@@ -191,9 +191,9 @@ impl Interest<'_> {
         self.finish::<C>(frame, |_, _, _| Ok(()))
     }
 
-    /// Does the same as [`Self::write`], and signs the Interest. `info` is the description of the signature from
-    /// `signer`, to which the caller has added a nonce, a time or a sequence number, so that the signature is unique.
-    /// An Interest without parameters gets empty parameters.
+    /// Does the same as [`Self::write`], and signs the Interest. `info` is the SignatureInfo that `signer` returns. The
+    /// caller has added a nonce, a time or a sequence number to this SignatureInfo, so that the signature is unique. An
+    /// Interest without parameters gets empty parameters.
     ///
     /// # Errors
     /// [`WriteError`]. The frame is then empty.

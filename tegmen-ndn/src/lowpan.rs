@@ -36,7 +36,7 @@ pub const DEFAULT_HOP_LIMIT: u8 = 255;
 pub struct Context<'n> {
     /// The number of the context, from 1 to 127.
     pub id: u8,
-    /// The prefix of names that the number replaces.
+    /// The prefix of a name. A compressed packet contains the number of the context in place of this prefix.
     pub prefix: Name<'n>,
 }
 

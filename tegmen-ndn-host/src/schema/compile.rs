@@ -257,7 +257,8 @@ struct Node<'c> {
 #[derive(Default)]
 struct Tree<'c> {
     nodes: Vec<Node<'c>>,
-    /// The highest number that a pattern has until now.
+    /// The highest number that was given to a pattern until now. The next pattern without a name gets the number after
+    /// it.
     next_tag: i64,
 }
 

@@ -1,4 +1,5 @@
-//! The types of the elements of a model, and its limits.
+//! The types of the elements of an encoded model, and its limits. The comment of each constant describes the element
+//! that has this type.
 
 use tegmen_ndn::tlv::Type;
 
@@ -10,13 +11,13 @@ pub const MAX_NODES: usize = 4096;
 
 /// A component of a name.
 pub(super) const COMPONENT: Type = Type(0x21);
-/// The number of a pattern.
+/// An element with the number of a pattern.
 pub(super) const TAG: Type = Type(0x23);
-/// The number of a node.
+/// An element with the number of a node.
 pub(super) const NODE_ID: Type = Type(0x25);
-/// The name of a function.
+/// An element with the name of a function.
 pub(super) const FUNCTION: Type = Type(0x27);
-/// The name of a rule or of a pattern.
+/// An element with the name of a rule or of a pattern.
 pub(super) const IDENTIFIER: Type = Type(0x29);
 /// A call of a function.
 pub(super) const CALL: Type = Type(0x31);
@@ -30,16 +31,16 @@ pub(super) const CONSTRAINT: Type = Type(0x43);
 pub(super) const VALUE_EDGE: Type = Type(0x51);
 /// An edge for a pattern.
 pub(super) const PATTERN_EDGE: Type = Type(0x53);
-/// The number of a key node. The keys whose names match the key node may sign the names that match the node with this
-/// element.
+/// An element with the number of a key node. It is part of another node. Keys whose names match the key node may sign
+/// packets whose names match this other node.
 pub(super) const KEY_NODE: Type = Type(0x55);
-/// The number of the parent node.
+/// An element with the number of the parent node.
 pub(super) const PARENT: Type = Type(0x57);
 /// The version of the encoding.
 pub(super) const MODEL_VERSION: Type = Type(0x61);
 /// A node.
 pub(super) const NODE: Type = Type(0x63);
-/// The number and the name of a pattern.
+/// An element with the number and the name of a pattern.
 pub(super) const SYMBOL: Type = Type(0x67);
-/// The number of patterns with a name.
+/// An element with the number of patterns that have a name.
 pub(super) const NAMED: Type = Type(0x69);

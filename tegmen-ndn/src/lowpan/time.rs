@@ -4,7 +4,8 @@
 /// The exponent of the largest times.
 const MAX_EXPONENT: u32 = 31;
 
-/// Returns the code of the longest time that is at most `millis`. Times above 49 days get a code of at most 49 days.
+/// Returns the one-byte code of a time. If no code stands for exactly `millis` milliseconds, returns the code of the
+/// next shorter time. Times above 49 days get a code of at most 49 days.
 pub const fn time_code(millis: u64) -> u8 {
     let millis = if millis > u32::MAX as u64 { u32::MAX } else { millis as u32 };
     // The time in units of 125/32 milliseconds. A unit is the time with the mantissa 1 and the exponent 0.

@@ -166,7 +166,8 @@ impl Machine {
     /// its use, so that there is no copy of its secrets.
     pub(super) const ZERO: Self = Self { registers: [[[0; 8]; 3]; 4], wide: Wide::ZERO };
 
-    /// Loads an uncompressed point (SEC 1, section 2.3.4) as the second point.
+    /// Writes an uncompressed point (SEC 1, section 2.3.4) to `X2` and `Y2`, the registers of the second point. This is
+    /// the point that an addition adds to the sum.
     ///
     /// # Errors
     /// [`NotAuthentic`] if the point is not on the curve. The curve has no points of small order.
@@ -190,10 +191,11 @@ impl Machine {
         if *difference == [0; 8] { Ok(()) } else { Err(NotAuthentic) }
     }
 
-    /// Loads one of the two points with this first coordinate as the second point.
+    /// Writes a point with the x-coordinate `bytes` to `X2` and `Y2`, the registers of the second point. The curve has
+    /// two points with this x-coordinate; this function uses one of them.
     ///
     /// # Errors
-    /// [`NotAuthentic`] if the curve has no such point.
+    /// [`NotAuthentic`] if the curve has no point with this x-coordinate.
     #[inline(never)]
     pub(super) fn load_x(&mut self, bytes: &[u8; 32]) -> Result<(), NotAuthentic> {
         let Self { registers: [_, [x, y, _], ..], wide } = self;
@@ -214,8 +216,8 @@ impl Machine {
         if *difference == [0; 8] { Ok(()) } else { Err(NotAuthentic) }
     }
 
-    /// Computes the sum of a multiple of the base point and a multiple of the second point. Both factors are given by
-    /// their [digits](to_digits).
+    /// Computes the sum of a multiple of the base point and a multiple of the second point (`X2`, `Y2`). Both factors
+    /// are given by their [digits](to_digits).
     ///
     /// `blind` is a random element of the field that is not 0. The computation begins with the point at infinity as
     /// `(0, blind, 0)`, so the projective coordinates of all sums differ from call to call.
