@@ -211,9 +211,9 @@ impl<N: Naming> SecurityContext<N> {
     }
 
     /// Returns the inputs to the encryption of a request or of a response. `request` contains the sender ID and the
-    /// sequence number of a request. If the message is a response, it is the request that the response answers.
-    /// Otherwise it is the message itself. The nonce is made from the sender ID `id` and the sequence number `own` of
-    /// the message. If `own` is `None`, the nonce is made from `request`.
+    /// sequence number of the request: the message itself, or, for a response, the request that the response answers.
+    /// The nonce is made from the sender ID `id` and the sequence number `own` of the message. If `own` is `None`, the
+    /// nonce is made from `request`.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn inputs(&self, id: &Id, own: Option<&PartialIv>, request: (&Id, &PartialIv)) -> Inputs {

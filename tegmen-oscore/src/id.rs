@@ -19,8 +19,8 @@ impl Id {
     }
 }
 
-/// Up to seven bytes with zeros in front, as the nonce needs them. The last byte is the number of bytes without these
-/// zeros.
+/// A sender ID or a Partial IV of up to seven bytes, padded with zeros in front as the nonce requires. The last byte of
+/// the array is the number of bytes without the padding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(align(4))]
 pub(super) struct Padded([u8; MAX_ID + 1]);

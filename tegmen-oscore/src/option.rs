@@ -43,7 +43,8 @@ impl PartialIv {
     }
 }
 
-/// The error for a value of the option that RFC 8613 does not allow. A request with such a value is answered with 4.02.
+/// The error for an OSCORE option whose value RFC 8613 does not allow. A request with such a value is answered with
+/// 4.02.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadOption;
 

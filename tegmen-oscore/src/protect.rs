@@ -139,7 +139,8 @@ pub(super) struct Plain {
     pub(super) code: Code,
     /// Number of bytes of header and token.
     head_len: usize,
-    /// Number of bytes of the options, or 0 if none of them can belong to the outer message.
+    /// Number of bytes of all options of the unprotected message, or 0 if none of these options can belong to the outer
+    /// message.
     options_len: usize,
     observe: bool,
 }

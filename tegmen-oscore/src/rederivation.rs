@@ -3,8 +3,8 @@
 //! ```text
 //! client                                                      server
 //!   request #1, kid context ID1          under ID1      ->      is authentic, perhaps a replay: never delivered
-//!   is authentic and of this moment  <-  under R2 || ID1        response #1, kid context R2
-//!   request #2, kid context R2 || R3     under R2 || R3 ->      R2 was ours: of this moment, delivered
+//!   is authentic, and no replay      <-  under R2 || ID1        response #1, kid context R2
+//!   request #2, kid context R2 || R3     under R2 || R3 ->      the server made R2: no replay, delivered
 //!                                    <-  under R2 || R3         response #2
 //! ```
 //!
@@ -332,7 +332,8 @@ impl Offers {
         Ok(Rederived::Second(context, message, nonce))
     }
 
-    /// Writes response #1: an empty 4.01, because nothing was delivered.
+    /// Writes response #1: a 4.01 without payload. It is an error response because the server did not pass request #1
+    /// to its application.
     ///
     /// # Errors
     /// [`ProtectError`].

@@ -157,7 +157,8 @@ pub enum UnprotectError {
     /// Only in Group OSCORE: the member that sent the message is not known. Ask the Group Manager for the
     /// authentication credential of this member.
     UnknownMember,
-    /// Only in Group OSCORE: no record is free for the accepted responses of this member.
+    /// Only in Group OSCORE: the memory that records the accepted responses to a request has one entry for each member,
+    /// and other members have taken all entries.
     TooManyMembers,
 }
 
@@ -234,8 +235,8 @@ impl<N: Naming> SecurityContext<N> {
     /// Decrypts the response to `pending` in place. Accepts one response under the nonce of the request. Accepts a
     /// notification with a Partial IV only if this Partial IV is higher than the Partial IV of each accepted
     /// notification (RFC 8613, sections 7.4.1 and 8.4). If a notification with a Partial IV was accepted, a
-    /// notification without a Partial IV is older, and is refused (RFC 8613, section 4.1.3.5.2). A response without a
-    /// Partial IV that ends the observation is still accepted: an error, or a response without Observe.
+    /// notification without a Partial IV is older, and is refused (RFC 8613, section 4.1.3.5.2). A response that ends
+    /// the observation (an error, or a response without Observe) is still accepted without a Partial IV.
     ///
     /// # Errors
     /// [`UnprotectError`]. `pending` is then unchanged, and the true response may still come.

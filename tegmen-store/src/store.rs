@@ -50,7 +50,7 @@ pub enum Value {
     Plain(Vec<u8>),
     /// Bytes that are stored encrypted.
     Secret(Zeroizing<Vec<u8>>),
-    /// A [`Number`]: a value that only increases, and at most by its pace in a day.
+    /// A [`Number`]: a value that only increases. Its field `pace` limits the increase in a day.
     Number(Number),
 }
 

@@ -97,8 +97,9 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     /// sequence number.
     ///
     /// # Errors
-    /// The [`ProtectError`]s of each request. [`ProtectError::Malformed`] also if the method is neither GET nor FETCH,
-    /// or the request has Observe. The frame is then unchanged.
+    /// Each [`ProtectError`] that any other request can cause. [`ProtectError::Malformed`] has two more causes here:
+    /// the method is neither GET nor FETCH, or the request has an Observe option. In these two cases the frame is
+    /// unchanged.
     pub fn protect_deterministic_request<C: GroupCrypto, R: AsMut<[Replies]>>(
         &self,
         crypto: &mut C,

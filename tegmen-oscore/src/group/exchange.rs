@@ -59,18 +59,18 @@ impl GroupNonce {
     }
 }
 
-/// A record that describes which responses of one member were accepted for one request. [`GroupPending`] has several of
-/// these records. The default is a record that no member uses.
+/// Describes which responses of one member were accepted for one request. [`GroupPending`] has one value of this type
+/// for each member that may answer. The default value belongs to no member yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Replies {
-    /// The ID of the member that sent the responses. As long as `taken` has its default value, no member uses the
-    /// record, and this ID has no meaning.
+    /// The ID of the member that sent the responses. As long as `taken` has its default value, this value of the type
+    /// `Replies` belongs to no member, and the ID has no meaning.
     member: Id,
     taken: Taken,
 }
 
-/// A request of this member that waits for responses. `R` is an array or a vector with one record ([`Replies`]) for
-/// each member that may answer.
+/// A request of this member that waits for responses. `R` is an array or a vector with one [`Replies`] for each member
+/// that may answer.
 #[derive(Debug)]
 pub struct GroupPending<R> {
     pub(super) request: GroupRequest,
@@ -97,15 +97,15 @@ impl<R: AsMut<[Replies]>> GroupPending<R> {
         }
     }
 
-    /// Returns the record of accepted responses of a member.
+    /// Returns which responses of a member were accepted.
     ///
     /// # Errors
-    /// [`UnprotectError::TooManyMembers`] if the member has no record, and no record is free.
+    /// [`UnprotectError::TooManyMembers`] if each [`Replies`] belongs to another member.
     pub(super) fn taken(&mut self, member: &Id) -> Result<Taken, UnprotectError> {
         self.place(member).map(|place| place.taken)
     }
 
-    /// Stores the record of accepted responses of a member.
+    /// Stores which responses of a member were accepted.
     pub(super) fn remember(&mut self, member: &Id, taken: Taken) {
         if let Ok(place) = self.place(member) {
             *place = Replies { member: *member, taken };

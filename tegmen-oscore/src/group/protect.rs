@@ -34,9 +34,9 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     /// the same bytes for a retransmission, because a second call would use a second sequence number.
     ///
     /// # Errors
-    /// Each [`ProtectError`] can occur. It is [`ProtectError::Unsupported`] also if the group does not use the mode, or
-    /// if the key of the member is not valid. After [`ProtectError::LeaseSpent`], [`ProtectError::Exhausted`] and
-    /// [`ProtectError::Malformed`] the frame is unchanged.
+    /// Each [`ProtectError`] can occur. It is [`ProtectError::Unsupported`] also if the group does not use `mode`, or
+    /// if the public key of the member that `mode` names is not valid. After [`ProtectError::LeaseSpent`],
+    /// [`ProtectError::Exhausted`] and [`ProtectError::Malformed`] the frame is unchanged.
     pub fn protect_request<C: GroupCrypto, R: AsMut<[Replies]>>(
         &mut self,
         crypto: &mut C,

@@ -1,4 +1,4 @@
-//! Recipient Contexts (RFC 10021, section 2.2), one for each other member.
+//! Recipient Contexts (RFC 10021, section 2.2). A member has one for each member of the group except itself.
 
 use crate::id::Id;
 use tegmen_base::crypto::{KEY_LEN, MemberKey};

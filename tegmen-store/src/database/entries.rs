@@ -56,7 +56,7 @@ impl Version {
     }
 
     /// Returns the version of a row with this value. If the value is a [`Number`], `since` is the time from which its
-    /// pace counts, in milliseconds since 1970. The pace is the maximum increase in a day.
+    /// limit grows by its `pace` each day, in milliseconds since 1970.
     ///
     /// # Errors
     /// [`StoreError::Sealed`] for a secret, if the store has no sealing key.
@@ -78,8 +78,8 @@ impl Version {
         Ok(Self { key: key.to_owned(), revision, kind, value, created: revision, lease: None })
     }
 
-    /// Returns the [`Number`] in this version, and the time from which its pace counts, in milliseconds since 1970. The
-    /// pace is the maximum increase of the number in a day. Returns `None` if the value is no number.
+    /// Returns the [`Number`] that is the value of the row in this version, and the time from which the limit of the
+    /// number grows by its `pace` each day, in milliseconds since 1970. Returns `None` if the value is no number.
     pub(super) fn number(&self) -> Option<(Number, u64)> {
         if self.kind == NUMBER { pace::decode(&self.value) } else { None }
     }
@@ -135,8 +135,8 @@ pub(super) struct Current {
     pub(super) revision: u64,
     /// The revision that made the row.
     pub(super) created: u64,
-    /// If the value of the row is a [`Number`]: this number, and the time from which its pace counts. See
-    /// [`Version::number`].
+    /// If the value of the row is a [`Number`]: this number, and the time from which its limit grows by its `pace` each
+    /// day, in milliseconds since 1970. Otherwise `None`.
     pub(super) number: Option<(Number, u64)>,
 }
 
@@ -280,7 +280,8 @@ fn open(mut rows: Vec<Version>, sealer: Option<&Sealer>) -> Result<Vec<Entry>, S
     })
 }
 
-/// Finds the existing changes for a call of [`Store::changes`](crate::Store::changes).
+/// Finds the existing changes that a call of [`Store::changes`](crate::Store::changes) requests. `watcher` contains the
+/// arguments of this call.
 pub(super) fn changes(
     connection: &Connection,
     revisions: &Revisions,
@@ -300,7 +301,8 @@ pub(super) fn changes(
     wanted(rows.map(|version| version.map_err(unavailable)), newest, sealer, watcher)
 }
 
-/// Selects the changes that a call requests. `versions` contains versions in the order of their revisions and keys.
+/// Selects from `versions` the changes that a call of [`Store::changes`](crate::Store::changes) requests. `watcher`
+/// contains the arguments of this call. `versions` contains versions of rows, in the order of their revisions and keys.
 /// `newest` is the newest revision of these versions.
 pub(super) fn wanted(
     versions: impl Iterator<Item = Result<Version, StoreError>>,

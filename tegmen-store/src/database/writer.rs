@@ -163,7 +163,8 @@ impl Writer {
         )
     }
 
-    /// Loads the revisions and the leases from the database. Returns the sealed data key; `None` if there is none.
+    /// Loads from the database the end of the reserved revisions, the oldest revision that can be read, and the leases
+    /// of rows. Returns the sealed data key; `None` if there is none.
     fn load(&mut self) -> rusqlite::Result<Option<Vec<u8>>> {
         let (end, compacted, data_key) =
             self.connection.query_row("SELECT revision_end, compacted, data_key FROM store", [], |row| {
@@ -360,8 +361,9 @@ impl Writer {
         }
     }
 
-    /// Makes all changes and tasks durable, or none of them. If `renew` is true, the database gets a new `.place` file,
-    /// even if the changes and tasks do not require this.
+    /// Makes all changes and tasks durable, or none of them. The database knows the identity of its `.place` file, so
+    /// that an old copy of the database is detected. If `renew` is true, a new file replaces this file, even if the
+    /// changes and tasks do not require this.
     ///
     /// # Errors
     /// The reason why no change was made.

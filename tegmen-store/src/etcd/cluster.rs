@@ -1,4 +1,4 @@
-//! Implements the calls of a store by requests to a cluster.
+//! Implements the methods of [`Store`](crate::Store) with requests to an etcd cluster.
 
 use super::address::{Address, end_of};
 use super::content;
@@ -131,8 +131,9 @@ impl Cluster {
         Ok(left.map_err(unavailable)?.ttl.0 == 0)
     }
 
-    /// Converts the fault of a request to the error of a call. [`StoreError::Compacted`] contains the oldest revision,
-    /// and [`StoreError::NotYet`] contains the newest one. For these two errors, asks the cluster for this revision.
+    /// Converts the fault of a request to the error that a method of the store returns. [`StoreError::Compacted`]
+    /// contains the oldest revision, and [`StoreError::NotYet`] contains the newest revision. For each of these two
+    /// errors, this function asks the cluster for the revision.
     pub(super) async fn error(&self, fault: Fault) -> StoreError {
         let known = match &fault {
             Fault::Refused(why) if why.contains(COMPACTED) => {

@@ -16,12 +16,13 @@ use tokio::time::Instant;
 /// The time without a message after which the driver opens the watch again at another member. A member without a
 /// connection to the other members sends no messages.
 const SILENCE: Duration = Duration::from_secs(1);
-/// Time for which a watch stays open without a call.
+/// Time for which a watch stays open while no call of [`Store::changes`](crate::Store::changes) uses it.
 const KEPT: Duration = Duration::from_secs(10);
-/// Maximum number of watches that stay open without a call.
+/// Maximum number of watches that stay open while no call of [`Store::changes`](crate::Store::changes) uses them.
 const MOST: usize = 16;
 
-/// The open watches that no call uses, each with the time since which it is unused.
+/// The open watches that no call of [`Store::changes`](crate::Store::changes) uses, each with the time since which it
+/// is unused.
 #[derive(Default)]
 pub(super) struct Watches(Mutex<Vec<(Instant, Watching)>>);
 
@@ -44,12 +45,12 @@ impl Watches {
 /// A watch of the keys that begin with a prefix.
 struct Watching {
     prefix: Vec<u8>,
-    /// The last revision whose changes were returned to a call.
+    /// The last revision whose changes a call of [`Store::changes`](crate::Store::changes) has returned.
     after: Revision,
     /// The last revision whose events the cluster has sent.
     seen: u64,
-    /// Received changes that were not returned to a call yet. Each entry has a revision and all events of this
-    /// revision. All these revisions are later than `after`.
+    /// Received changes that no call of [`Store::changes`](crate::Store::changes) has returned yet. Each entry has a
+    /// revision and all events of this revision. All these revisions are later than `after`.
     ready: VecDeque<(u64, Vec<Event>)>,
     stream: Option<Stream>,
     /// Number of times that the driver has changed to another member. This number selects the member to which the
