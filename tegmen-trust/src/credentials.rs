@@ -15,7 +15,7 @@
 //! name = "device2"
 //! allow = ["PUT /blink"]
 //!
-//! [anonymous]                                 # clients without a certificate, who without this may do nothing
+//! [anonymous]                                 # clients without a certificate; without this section: no rights
 //! allow = ["GET /blink"]
 //! ```
 //!
@@ -329,8 +329,8 @@ impl Credentials {
         self.read(|shared| shared.principals.end(principal))
     }
 
-    /// Returns the certificate type and the digest of the certificate or raw public key of a peer. Returns `None` for
-    /// other peers.
+    /// Returns the certificate type and the digest of the certificate or raw public key of a peer. Returns `None` for a
+    /// peer that proved its identity with neither of them.
     pub fn certified(&self, principal: Principal) -> Option<(CertificateType, Digest)> {
         self.read(|shared| match shared.principals.get(principal)?.proof {
             Proof::Certified(kind, digest) => Some((CertificateType(kind), digest)),
@@ -436,8 +436,8 @@ impl Credentials {
         names
     }
 
-    /// Returns true if the file currently gives the owner of this number the right to this method and path. A removed
-    /// peer has no rights.
+    /// Returns true if the peer with the number `principal` may now use the method `code` on the path, according to the
+    /// credentials file. A removed peer has no rights.
     fn allows(&self, principal: Principal, code: Code, path: impl Iterator<Item = u8> + Clone) -> bool {
         self.read(|shared| shared.allows(principal, code, path))
     }

@@ -1,7 +1,8 @@
-//! Trust of Tegmen on an operating system, without sockets and without a runtime.
+//! Keys, credentials and rights of endpoints on an operating system, and the verification of their peers. This crate
+//! opens no sockets and needs no async runtime.
 //!
-//! * [`x509`] verifies certificates and raw public keys of peers, and manages the keys of this end, in files or in a
-//!   TPM.
+//! * [`x509`] verifies certificates and raw public keys of peers. It also manages the private keys of this endpoint, in
+//!   files or in a TPM.
 //! * [`public_keys`] combines the public keys of one endpoint with the peers that it trusts.
 //! * [`credentials`] contains identities, pre-shared keys and rights, from a file or from a key store.
 //! * [`request_uri`] reads the path and the query of a request. Rights, resources, observers and log all use this

@@ -226,7 +226,8 @@ const KEY_PAIRS: usize = 64;
 /// bytes.
 const OSCORE_NONCE_LEN: usize = 13;
 
-/// A cache of key schedules. The constant part of the nonces of a key selects the only slot in which this key can be.
+/// A cache of key schedules in slots. The constant part of the nonces of a key selects the only slot in which the
+/// schedule of this key can be.
 struct Schedules {
     slots: Box<[KeySchedule]>,
 }
@@ -238,8 +239,9 @@ impl Schedules {
         Self { slots: vec![zero; entries.max(1).next_power_of_two()].into() }
     }
 
-    /// Returns the schedule of `key`. If the slot has another key, expands `key` into the slot. `other` is 0 or 1: two
-    /// keys that use the same nonces get different slots if `other` differs.
+    /// Returns the key schedule of `key` from the slot that `nonce` and `other` select. If the slot has the schedule of
+    /// another key, first replaces it by the schedule of `key`. `other` is 0 or 1: two keys that use the same nonces
+    /// get different slots if `other` differs.
     #[inline]
     fn find(&mut self, key: &[u8; KEY_LEN], nonce: &[u8], other: u32) -> &KeySchedule {
         let salt = nonce.first_chunk().map_or(0, |salt| u32::from_le_bytes(*salt)) ^ other;

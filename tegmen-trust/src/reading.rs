@@ -41,8 +41,8 @@ impl Stamp {
     }
 }
 
-/// The stamp of a file at the last successful read, and the last reported failure. A stamp changes when its file
-/// changes.
+/// The stamp of a file at the last successful read, and the last reported failure. A stamp is a value that changes when
+/// the file changes, such as [`Stamp`].
 #[derive(Clone, Debug, Default)]
 pub struct Reading<S> {
     read: Option<S>,
@@ -50,17 +50,19 @@ pub struct Reading<S> {
 }
 
 impl<S: PartialEq> Reading<S> {
-    /// Makes a value for a file whose first read was successful. `stamp` is the stamp of the file at this read.
+    /// Makes a value for a file whose first read was successful. `stamp` is the stamp of the file at this read: a value
+    /// that changes when the file changes, such as [`Stamp`].
     pub const fn of(stamp: S) -> Self {
         Self { read: Some(stamp), said: None }
     }
 
-    /// Returns true if the stamp has not changed since the last successful read.
+    /// Returns true if `stamp`, the present stamp of the file, is the same as at the last successful read.
     pub fn is_current(&self, stamp: &S) -> bool {
         self.read.as_ref() == Some(stamp)
     }
 
-    /// Records a successful read. `stamp` is the stamp of the file that the caller took before the read.
+    /// Records a successful read. `stamp` is the stamp of the file before this read: a value that changes when the file
+    /// changes, such as [`Stamp`].
     pub fn succeeded(&mut self, stamp: S) {
         *self = Self::of(stamp);
     }

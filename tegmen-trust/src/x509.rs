@@ -107,8 +107,8 @@ pub trait PeerVerifier: Send + Sync {
     }
 
     /// Verifies `chain`: the certificate_list of a Certificate message (RFC 5246, section 7.4.2), without the length
-    /// field in front of the list. Each certificate has a length of three bytes before its DER. The certificate of the
-    /// end entity is first.
+    /// field in front of the list. In the list, a length field of three bytes precedes the DER of each certificate. The
+    /// certificate of the end entity is first.
     ///
     /// `name` is the DNS name or address that the peer must have. With `None` the peer may have any name: a server
     /// passes `None` for its clients.

@@ -52,7 +52,8 @@ impl KeyUsage {
 }
 
 impl Default for KeyUsage {
-    /// Allows every use, because a key without the extension may be used for everything.
+    /// Allows every use of the key. This is the value for a certificate without the KeyUsage extension, which does not
+    /// restrict the use of its key.
     fn default() -> Self {
         Self(0xff)
     }

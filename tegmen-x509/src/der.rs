@@ -81,7 +81,7 @@ pub fn inside<'r>(reader: &mut Reader<'r>, tag: u8) -> Result<Reader<'r>, Malfor
     value(reader, tag).map(Reader::new)
 }
 
-/// Reads the whole next element, which must have this tag: tag, length and value.
+/// Reads the next element, which must have the tag `tag`. Returns all bytes of the element: tag, length and value.
 ///
 /// # Errors
 /// [`Malformed`] if there is no such element.

@@ -163,8 +163,8 @@ pub enum Refusal {
     /// The subject of a certificate in the list is not the issuer of the previous certificate (RFC 5246, section
     /// 7.4.2). Configure the peer to send its list in order.
     WrongIssuer,
-    /// The list has ended, and no anchor has the name of the last issuer. Add the anchor, or configure the peer to send
-    /// the certificates between its own certificate and the anchor.
+    /// No anchor has the name of the issuer of the last certificate in the peer's list. Add the anchor, or configure
+    /// the peer to send the certificates between its own certificate and the anchor.
     UnknownIssuer,
     /// A signature in a certificate does not match the key of the certificate's issuer. The certificate was changed, or
     /// another CA with the same name issued it.

@@ -18,19 +18,19 @@ pub struct StoredKey {
 
 /// A source of keys other than a file: a database, or another server.
 pub trait KeyStore: Send + Sync + 'static {
-    /// Looks for the key of an identity. This function must return at once. The store answers later through `ticket`,
-    /// from any thread. Without an answer, the handshake fails after a time limit.
+    /// Looks for the key of an identity. This function must return at once. The key store answers later with
+    /// [`KeyTicket::answer`] of `ticket`, from any thread. Without an answer, the handshake fails after a time limit.
     fn find(&self, identity: &str, ticket: KeyTicket);
 }
 
-/// The right to answer one search for a key. The right can be used only once.
+/// The handle through which a key store answers one search for a key. It can be used only once.
 pub struct KeyTicket {
     answer: Box<dyn FnOnce(Option<StoredKey>) + Send>,
 }
 
 impl KeyTicket {
-    /// Returns a ticket for one search. [`Self::answer`] calls the function `answer` with the found key, on the thread
-    /// that calls [`Self::answer`].
+    /// Returns the handle for one search. When the key store calls [`Self::answer`], this method calls the function
+    /// `answer` with the found key, on the same thread.
     pub fn new(answer: impl FnOnce(Option<StoredKey>) + Send + 'static) -> Self {
         Self { answer: Box::new(answer) }
     }

@@ -38,7 +38,8 @@ impl Proof {
         Self::Certified(kind.0, digest)
     }
 
-    /// Returns true if a peer with this kind of proof is removed, with its number, after its last session.
+    /// Returns true if a peer that gave this kind of proof is removed when its last session ends. The number of the
+    /// peer is then free.
     const fn is_of_sessions(self) -> bool {
         matches!(self, Self::Certified(..) | Self::Delegated(..))
     }
@@ -157,7 +158,8 @@ impl Principals {
         self.all.len()
     }
 
-    /// Returns true for a peer that is removed, with its number, after its last session.
+    /// Returns true if the peer with the number `principal` is removed when its last session ends. Its number is then
+    /// free.
     pub(super) fn ends_with_sessions(&self, principal: Principal) -> bool {
         self.get(principal).is_some_and(|who| who.proof.is_of_sessions())
     }

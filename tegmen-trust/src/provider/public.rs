@@ -154,7 +154,7 @@ impl KeyPairs {
         Ok(private)
     }
 
-    /// Does the same as [`Group::agree`], and removes the key from this cache.
+    /// Does the same as [`Group::agree`], and removes the private key `private` from this cache.
     ///
     /// # Errors
     /// The same as for [`Group::agree`].

@@ -9,13 +9,13 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Certificate lists of clients. The key of a list is the digest of its first certificate. A list in this table may no
-/// longer be trusted, so it is verified at each use.
+/// The certificate lists that clients sent. Each list is stored under the digest of its first certificate. A stored
+/// list may no longer be trusted, so it is verified at each use.
 #[derive(Default)]
 pub(super) struct Clients {
     chains: HashMap<Digest, Arc<[u8]>>,
     most: usize,
-    /// The file that keeps the lists: one line of hexadecimal digits for each list.
+    /// The file that stores the certificate lists of clients: one line of hexadecimal digits for each list.
     file: Option<PathBuf>,
 }
 
@@ -24,7 +24,8 @@ impl Clients {
         Self { most, ..Self::default() }
     }
 
-    /// Reads the lists in a file, and writes new lists to it from now on. A damaged line is skipped.
+    /// Reads certificate lists of clients from `file`: one list from each line of hexadecimal digits. Skips a damaged
+    /// line. From now on, each new list is also written to this file.
     pub(super) fn keep_in(&mut self, file: &Path) -> io::Result<()> {
         let text = match std::fs::read_to_string(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),

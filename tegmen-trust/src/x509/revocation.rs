@@ -1,7 +1,7 @@
-//! Revocation: CRLs (RFC 5280, section 5), and a plain list for users without CRLs.
+//! Revocation: CRLs (RFC 5280, section 5), and a revocation list in plain text for users without CRLs.
 //!
-//! A line of the plain list is the SHA-256 digest of a certificate (64 hexadecimal digits), or the serial number and
-//! the issuer of a certificate. Text after `#` is a comment.
+//! A line of the list in plain text is the SHA-256 digest of a certificate (64 hexadecimal digits), or the serial
+//! number and the issuer of a certificate. Text after `#` is a comment.
 //!
 //! ```text
 //! 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08    # lost in the field
@@ -45,7 +45,8 @@ impl Revocations {
         Ok(())
     }
 
-    /// Adds the lines of a plain list. The error is a line number and the correction.
+    /// Adds the lines of a revocation list in plain text. Each line has the digest of a certificate, or its serial
+    /// number and issuer. The error is a line number and the correction.
     pub(crate) fn add_list(&mut self, text: &str) -> Result<(), (usize, String)> {
         for (at, line) in text.lines().enumerate() {
             // A name may contain the sign, so a comment is what begins with a blank before it.
@@ -83,7 +84,7 @@ impl Revocations {
         crls.map(|(_, (times, _))| times.next_update).min()
     }
 
-    /// Returns true if the plain list contains this certificate.
+    /// Returns true if a revocation list in plain text, which [`Self::add_list`] added, contains this certificate.
     pub(crate) fn lists(&self, certificate: &Certificate<'_>) -> bool {
         let by_serial = || {
             let issuer = name_text(certificate.issuer).unwrap_or_default();

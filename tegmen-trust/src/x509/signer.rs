@@ -1,4 +1,4 @@
-//! The keys of this end. A [`Signer`] proves the identity of this end to a peer.
+//! The private keys of an endpoint. With a [`Signer`], the endpoint proves its identity to a peer.
 
 use super::rsa::BareRsa;
 use super::{MAX_RSA_BITS, MIN_RSA_BITS};

@@ -107,7 +107,7 @@ impl Trust {
         }
     }
 
-    /// Adds the lines of a plain list of revoked certificates, in the format of [`Files::revoked`].
+    /// Adds the lines of a list of revoked certificates in plain text, in the format of [`Files::revoked`].
     ///
     /// # Errors
     /// A text that describes the line, the fault and its correction.
