@@ -38,9 +38,10 @@ pub struct Counters {
     pub no_room: u32,
     /// ClientHellos that were answered with a HelloVerifyRequest.
     pub cookies_sent: u32,
-    /// ClientHellos that were refused because the peer table was full of peers of higher rank.
+    /// New peers, such as senders of a ClientHello, that were refused because the peer table was full. A new client
+    /// does not displace an authenticated peer, or a peer to which this endpoint connected.
     pub table_full: u32,
-    /// Peers that were displaced from a full table.
+    /// Peers that were removed from the full peer table to make space for a new peer.
     pub evicted: u32,
     /// Handshakes that were completed.
     pub established: u32,

@@ -50,11 +50,12 @@ pub enum Protection {
     Plain,
     /// The protection of a DTLS session.
     Dtls,
-    /// OSCORE protects a single message. A peer never has this protection, only the [sender of a request](Identity).
+    /// OSCORE protects a single message. The [`Identity`] of the sender of this message has this variant. The identity
+    /// of a peer in the peer table never has it.
     Oscore,
-    /// Axiom protects a single request to a group. A peer never has this protection, only the sender of a request. The
-    /// keys prove that some member of the group sent the request, so the group is the principal. The member claims this
-    /// SenderID, but does not prove it.
+    /// Axiom protects a single request to a group. Only the [`Identity`] of the sender of such a request has this
+    /// variant. The identity of a peer in the peer table never has it. The keys prove that some member of the group
+    /// sent the request, so the group is the principal. The member claims this SenderID, but does not prove it.
     GroupRequest(SenderId),
     /// Axiom protects a member's response to a request to the group. The principal is the group. The source address of
     /// the response identifies the member.

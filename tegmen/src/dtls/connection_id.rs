@@ -290,10 +290,11 @@ pub struct AddressChanges {
     /// Number of address changes that we followed: we now send our records to the new address, because the peer proved
     /// that it receives there, or because no proof was required.
     pub followed: u32,
-    /// Number of checks that were begun: a challenge was sent to the new address.
+    /// Number of return routability checks (RFC 9853) that were begun: a challenge was sent to the new address.
     pub checked: u32,
-    /// Number of records from a new address that did not change the address, because the peer supports no checks, or
-    /// because the record was not newer than all earlier records.
+    /// Number of records from a new address that did not change the address to which we send. The peer does not support
+    /// the return routability check with which it would prove the new address, or the record was not newer than all
+    /// earlier records.
     pub refused: u32,
 }
 

@@ -185,7 +185,8 @@ impl Handshake<'_> {
 
     /// Writes the next element of the flight into `out`. If a message does not fit `limit` bytes, writes the largest
     /// fragment that fits. Returns the number of bytes of the record.
-    // Not inlined into the loop of the caller: the loop would then keep every address that this function uses.
+    // This function is not inlined into the loop of its caller. If it were inlined, the loop would keep every address
+    // that the function uses.
     #[inline(never)]
     fn write<C: Crypto, R: Roles>(
         &mut self,

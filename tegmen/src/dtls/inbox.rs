@@ -134,12 +134,13 @@ impl Inbox {
         self.total = len as u16;
     }
 
-    /// Returns the message that is stored at the front.
+    /// Returns the handshake message that is stored at the front of the buffer.
     pub(crate) fn kept<'r>(&self, room: &'r [u8]) -> &'r [u8] {
         room.get(..self.total.into()).unwrap_or(&[])
     }
 
-    /// Returns the number of bytes at the front of the buffer: see `total`.
+    /// Returns the field `total`: the length of the handshake message that is reassembled at the front of the buffer.
+    /// If the message is verified while it arrives, returns the number of its bytes that are still there.
     pub(crate) const fn front(&self) -> usize {
         self.total as usize
     }
@@ -155,18 +156,19 @@ impl Inbox {
         self.come = self.come.wrapping_add(len as u16);
     }
 
-    /// Sets the number of bytes at the front of the buffer: see `total`.
+    /// Sets the field `total`, which [`Self::front`] returns.
     pub(crate) const fn set_front(&mut self, len: usize) {
         self.total = len as u16;
     }
 
-    /// Returns the position in the buffer at which the waiting items begin. The bytes before this position are
-    /// available for the message at the front.
+    /// Returns the position in the buffer at which the waiting items begin: fragments of later messages, and records of
+    /// the next epoch. The bytes before this position are available for the message at the front.
     pub(crate) fn free(&self, room: &[u8]) -> usize {
         room.len().saturating_sub(self.held.into())
     }
 
-    /// Drops all waiting items. Returns false if there were none.
+    /// Drops all waiting items: fragments of later messages, and records of the next epoch. Returns false if there were
+    /// none.
     pub(crate) fn drop_held(&mut self) -> bool {
         core::mem::take(&mut self.held) > 0
     }
@@ -217,7 +219,7 @@ impl Inbox {
         self.take::<R>(room, Held::Record, None)
     }
 
-    /// Forgets the message at the front and all waiting items.
+    /// Forgets the handshake message at the front of the buffer, and all items that wait at its end.
     pub(crate) fn clear(&mut self) {
         *self = Self::new();
     }

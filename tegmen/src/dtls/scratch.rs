@@ -86,8 +86,9 @@ fn place(room: &[u8], item: Item) -> Option<Place> {
     }
 }
 
-/// Returns the position in the buffer at which the stored items begin. The bytes before it are free for the text at the
-/// front and for more items. The next item ends at this position.
+/// Returns the position in the buffer at which the stored items begin. The items fill the buffer from its end. The
+/// bytes before the position are free for more items, and for the text at the front of the buffer: the cookie, the PSK
+/// identity hint or the PSK identity. The next item ends at this position.
 fn free(room: &[u8]) -> usize {
     let mut end = room.len();
     while let Some((_, place)) = at(room, end) {

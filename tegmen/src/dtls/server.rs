@@ -274,8 +274,9 @@ impl Handshake<'_> {
         let _ = self.put(Item::Psks, packed.expose());
     }
 
-    /// Server: derives the keys of the session again, from the other pre-shared key that the client may have. Returns
-    /// false if no other key is stored.
+    /// Server: two pre-shared keys may be valid for a client, such as an old key and the new key that replaces it. This
+    /// function derives the keys of the session again, from the second of the two keys. Returns false if
+    /// [`Self::keep_psks`] stored no second key.
     pub(crate) fn take_other_psk<C: Crypto, R: Roles>(&mut self, cx: &mut Cx<'_, C>) -> bool {
         let mut packed = Secret::<{ 2 * PACKED_PSK_LEN }>::zeroed();
         let Some(kept) = scratch::get(self.buffers.outgoing, Item::Psks).first_chunk() else { return false };

@@ -113,7 +113,7 @@ impl Peer {
         self.phase
     }
 
-    /// Returns the rank of the peer in the table.
+    /// Returns the rank of the peer. A full peer table first removes the peer with the lowest rank.
     pub const fn rank(&self) -> Rank {
         self.association.rank
     }
@@ -128,8 +128,8 @@ impl Peer {
         Identity { principal: self.principal(), protection: self.protection() }
     }
 
-    /// Moves the peer to another phase. Only the table may call this function, because the table finds peers by their
-    /// phase.
+    /// Moves the peer to another phase. Only the peer table ([`Peers`]) may call this function, because it finds peers
+    /// by their phase.
     pub const fn set_phase(&mut self, phase: Phase) {
         self.phase = phase;
     }
@@ -145,8 +145,8 @@ impl Peer {
         Handshake { state, association: &mut self.association, ids, buffers }
     }
 
-    /// Moves the peer to another path. Only the table may call this function, because the table finds peers by their
-    /// path.
+    /// Moves the peer to another path. Only the peer table ([`Peers`]) may call this function, because it finds peers
+    /// by their path.
     pub const fn set_path(&mut self, path: &Path) {
         self.path = *path;
     }
@@ -163,7 +163,7 @@ impl Peer {
     }
 }
 
-/// The table is full, and no peer in it can be displaced.
+/// The peer table is full, and the new peer may displace no peer in it: see [`may_displace`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableFull;
 

@@ -130,10 +130,10 @@ impl Handshake<'_> {
         }
     }
 
-    /// True if a ClientHello with this random and this message_seq is a late copy: the peer sent it before the
-    /// ClientHello with which the current handshake began, in which we are the server. The cookie in the late copy was
-    /// made before our earlier handshake as client began. During that handshake, only cookies that were bound to it
-    /// were valid. That handshake has ended, so the cookie in the copy is valid again.
+    /// True if a ClientHello with this random and this message_seq is a late copy. In the current handshake we are the
+    /// server. A late copy is a ClientHello that the peer sent before the ClientHello that began this handshake. The
+    /// cookie in the late copy was made before our earlier handshake as client began. During that earlier handshake,
+    /// only cookies that were bound to it were valid. It has ended, so the cookie in the late copy is valid again.
     pub(super) fn is_late(&self, random: &Random, message_seq: u16) -> bool {
         let next = message_seq.wrapping_add(1);
         self.state.client_random == *random && next.wrapping_sub(self.state.answered_seq).cast_signed() < 0

@@ -198,9 +198,10 @@ pub struct DeferredRequest<'m, X: OpenedRequest = Infallible> {
 }
 
 impl<X: OpenedRequest> DeferredRequest<'_, X> {
-    /// Returns the right to answer the request. Pass this right to [`Node::respond`](super::Node::respond). If the
-    /// request is undecided, pass it to [`Node::decide`](super::Node::decide). That function also needs the request
-    /// itself, so store a copy of [`Self::message`], which [`MessageRef::write`] makes.
+    /// Returns the right to answer the request. Pass this right to [`Node::respond`](super::Node::respond). If
+    /// [`Self::is_undecided`] is true, pass the right to [`Node::decide`](super::Node::decide) instead.
+    /// [`Node::decide`](super::Node::decide) also needs the message of the request, so store a copy of
+    /// [`Self::message`], which [`MessageRef::write`] makes.
     pub fn keep(self) -> Deferred<X> {
         let asked = self.message.block(OptionNumber::BLOCK2).ok().flatten();
         Deferred {

@@ -8,8 +8,9 @@ use crate::coap::{Code, MessageRef, Request};
 use crate::identity::{Identity, PeerId, Protection};
 use crate::time::Instant;
 
-/// The identity of a block-wise transfer. It consists of the peer, the sender of the requests, and the method and the
-/// options that all requests of the transfer share.
+/// The identity of a block-wise transfer. It consists of three parts: the peer from which the requests arrive, the
+/// identity of the requests' sender, and a fingerprint of the method and the options that all requests of the transfer
+/// share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operation {
     /// The peer from which the requests of the transfer arrive.
@@ -140,7 +141,7 @@ struct Place<const BYTES: usize> {
     bytes: [u8; BYTES],
 }
 
-/// The content of one element of the array.
+/// The content of one element of a [`BodyArray`], which stores the body of one transfer.
 #[derive(Clone, Copy, Debug)]
 enum Content {
     /// A request body that is not complete yet.
@@ -160,12 +161,13 @@ impl<const BYTES: usize> Place<BYTES> {
         self.operation.as_ref() == Some(operation)
     }
 
-    /// True if this element of the array holds the request body of this transfer.
+    /// True if this element of the [`BodyArray`] holds the request body of the transfer `operation`.
     fn is_upload_of(&self, operation: &Operation) -> bool {
         self.is_of(operation) && matches!(self.content, Content::Upload(_) | Content::Body(_))
     }
 
-    /// True if this element of the array holds the response of this transfer, or space for the response.
+    /// True if this element of the [`BodyArray`] holds the response of the transfer `operation`, or space for this
+    /// response.
     fn is_response_to(&self, operation: &Operation) -> bool {
         self.is_of(operation) && matches!(self.content, Content::Space | Content::Response(..))
     }
@@ -177,7 +179,7 @@ impl<const BYTES: usize> Place<BYTES> {
         }
     }
 
-    /// Adds a block to the request body in this element of the array. Returns true if the body is complete.
+    /// Adds a block to the request body in this element of the [`BodyArray`]. Returns true if the body is complete.
     fn add(&mut self, mut assembly: Assembly, (block, bytes): (Block, &[u8])) -> Result<bool, Code> {
         let step = assembly.accept(block, bytes.len(), BYTES)?;
         let (Step::Continue(at) | Step::Complete(at)) = step;

@@ -36,7 +36,8 @@ pub trait Features {
     /// Returns the queue of messages that wait until NSTART or PROBING_RATE allows them.
     fn queue(&mut self) -> &mut Self::Queue;
 
-    /// Returns the memory that stores when the node may send messages without acknowledgement.
+    /// Returns the memory that stores, for each peer, the time at which the node may send the next message without
+    /// acknowledgement.
     fn pacing(&mut self) -> &mut Self::Pacing;
 
     /// Returns the OSCORE contexts, and the queue of messages that wait until NSTART or PROBING_RATE allows them.

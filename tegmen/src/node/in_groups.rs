@@ -60,9 +60,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// same way as requests under any other protection. If the request may be a replay, the node first challenges its
     /// sender (RFC 9175). It sends at most one challenge a second.
     ///
-    /// No response is sent at once: [`Self::poll`] sends the response after a random time, unless the response is an
-    /// error or empty. The response must be sent over [`Self::path`] of the peer. [`Leisure`](super::Leisure) stores
-    /// the protected response.
+    /// This function sends no response. [`Self::poll`] sends the response after a random time. A response with an error
+    /// is never sent, except a challenge. A 2.05 response without a payload is sent only if it begins an observation.
+    /// The response must be sent over [`Self::path`] of the peer. [`Leisure`](super::Leisure) stores the protected
+    /// response.
     ///
     /// If a record does not open, it changes no state and gets no response.
     pub fn handle_protected_group<C: Crypto>(
@@ -245,8 +246,8 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     ///
     /// A request that registers the node as observer must be sent again with the same token in three cases: before
     /// Max-Age of a response expires, after a challenge of a member (with the Echo option of the challenge), and when
-    /// an epoch begins. A member ends a registration of an earlier epoch after 5 minutes, and every other registration
-    /// after 24 hours.
+    /// an epoch begins. A member ends a registration of an earlier epoch 5 minutes after its first notification in a
+    /// later epoch, and every other registration after 24 hours.
     ///
     /// [`Member::forget_idle`](crate::axiom::Member::forget_idle) forgets the states of silent members. After that, the
     /// node drops the notifications of these members until the next epoch begins, or until the owner registers with

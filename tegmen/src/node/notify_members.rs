@@ -7,7 +7,8 @@
 //! A notification is not confirmable, because Axiom has no record in which a member could acknowledge it. So no
 //! acknowledgement shows that a member still observes the resource. Only a registration shows this, and the record of a
 //! registration is authentic. A registration ends after 24 hours if the member does not register again. If a new epoch
-//! has begun, the registration ends after 5 minutes, because the member may have been evicted.
+//! begins, the registration ends 5 minutes after the first notification in this epoch, because the member may have been
+//! evicted.
 
 use super::Node;
 use super::application::{Application, Deferred};

@@ -59,14 +59,14 @@ impl Queue for () {
 #[derive(Clone, Copy, Debug)]
 pub struct QueueArray<const N: usize, const BYTES: usize> {
     places: [Place<BYTES>; N],
-    /// Number of messages that were added since the start. After 2^32 messages, it begins with 0 again.
+    /// Number of messages that were added to the queue since the start. After 2^32 messages, it begins with 0 again.
     added: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Place<const BYTES: usize> {
     queued: Option<Queued>,
-    /// The number of the message: the value that `added` had before the message was added.
+    /// The number of the message: how many messages were added to the queue before it (see [`QueueArray::added`]).
     number: u32,
     len: u16,
     bytes: [u8; BYTES],

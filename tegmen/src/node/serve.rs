@@ -228,8 +228,8 @@ pub(super) struct Sender<'p, X: OpenedRequest> {
 }
 
 impl<'p, X: OpenedRequest> Sender<'p, X> {
-    /// Creates the value for the sender of a request, before OSCORE opens the request. The datagram of the request has
-    /// `len` bytes.
+    /// Describes the sender of a request before OSCORE decrypts the request. So the fields [`Self::exchange`] and
+    /// [`Self::last`], which OSCORE sets, are `None`. The datagram of the request has `len` bytes.
     #[inline]
     pub(super) const fn new(
         (path, identity): (&'p Path, Identity),
@@ -455,10 +455,10 @@ pub(super) fn write_refusal(
 }
 
 /// Calls the handler, which writes the response, or the response to a block, into `frame`. The message has the type and
-/// the Message ID of `head`. `decided` is the decision on the request, if the policy has made the decision later; if
-/// `decided` is `None`, this function asks the policy now. `late` has the data with which a deferred response can be
-/// sent in the acknowledgement of the request; it is `None` if this is not possible. If the owner of the node takes the
-/// data, `late` becomes `None`.
+/// the Message ID of `head`. `decided` is the decision of the policy on the request, if the policy had deferred this
+/// decision and has now made it. If `decided` is `None`, this function asks the policy. `late` has the data with which
+/// a deferred response can be sent in the acknowledgement of the request; it is `None` if this is not possible. If the
+/// owner of the node takes the data, `late` becomes `None`.
 #[inline]
 pub(super) fn answer_admitted<F: Features, P>(
     (now, features): (Instant, &mut F),
@@ -609,8 +609,8 @@ fn postpone<F: Features, P>(
 }
 
 /// True if the sender of a request to a group needs this response (RFC 7252, sections 8.1 and 8.2). Returns false for
-/// acknowledgements, for Resets, and for errors without a challenge. Returns true for an empty response only if it
-/// begins an observation.
+/// acknowledgements, for Resets, and for errors without a challenge. Returns true for a 2.05 response without a payload
+/// only if this response begins an observation.
 pub(super) fn is_useful(response: &[u8]) -> bool {
     MessageRef::parse(response).is_ok_and(|response| {
         let is_empty = response.code() == Code::CONTENT && response.payload().is_empty();

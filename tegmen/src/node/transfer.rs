@@ -293,7 +293,7 @@ impl Transfer {
         self.received(Download { code, etag, total, received: 0, size, is_after_blocks: in_blocks }, len)
     }
 
-    /// Processes a block of the response that follows the first block.
+    /// Processes the second or a later block of the response.
     fn on_block<'m>(
         &mut self,
         download: Download,

@@ -27,10 +27,11 @@ pub struct Channel {
     lease: u8,
 }
 
-/// Number of record numbers in a chunk. For a session that is stored outside of its endpoint, one chunk is reserved at
-/// a time.
+/// Number of record numbers in a chunk: a range of consecutive record numbers. For a session that is stored outside of
+/// its endpoint, one chunk is reserved at a time.
 pub const CHUNK: u32 = 1 << 16;
-/// Number of chunks that contain all record numbers of a key.
+/// The number of chunks into which all record numbers of one key are divided. A chunk is a range of [`CHUNK`] record
+/// numbers.
 const CHUNKS: u8 = (MAX_SEALED / CHUNK) as u8;
 
 /// The reason why a record was not encrypted.
