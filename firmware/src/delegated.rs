@@ -27,7 +27,7 @@ pub const KEEP_TO_OPEN: [u8; 95] = [
     2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 2, 0, 101, 83, 241, 0, 101, 83, 255, 16, 5, 5, 5, 5, 5, 5, 5, 5, 5,
     5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5,
 ];
-/// The payload of POST `/dlg/go`: connection 2, and the address of the other end.
+/// The payload of POST `/dlg/go`: connection 2, and the address of the other endpoint.
 pub const GO: [u8; 22] = [0, 0, 0, 2, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 22, 52];
 /// The payload of POST `/dlg/rl`: the revoked connection 1.
 pub const REFUSE: [u8; 4] = [0, 0, 0, 1];

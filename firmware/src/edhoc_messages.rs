@@ -1,5 +1,5 @@
 //! The messages of the EDHOC session of the image `edhoc`. The test `edhoc_image` of `tegmen-testbed` makes the same
-//! messages with both ends, and compares them with this file.
+//! messages with both endpoints, and compares them with this file.
 
 /// message_1, which the initiator sends.
 pub static MESSAGE_1: [u8; 37] = [

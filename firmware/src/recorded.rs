@@ -1,6 +1,6 @@
-//! Runs the DTLS handshake of one end, the sender or the listener, in an image of the firmware. The other end is not in
-//! the image: its datagrams were recorded in `session_datagrams.rs`. In DTLS Mul-Uni the request to the group and the
-//! rekey messages are in `axiom_datagrams.rs`.
+//! Runs the DTLS handshake of one endpoint, the sender or the listener, in an image of the firmware. The other endpoint
+//! is not in the image: its datagrams were recorded in `session_datagrams.rs`. In DTLS Mul-Uni the request to the group
+//! and the rekey messages are in `axiom_datagrams.rs`.
 
 use super::session_datagrams::{CLIENT_FLIGHT, COOKIE, FINISHED, HELLO, HELLO_AGAIN, SERVER_FLIGHT};
 use super::sessions::OUT_LEN;

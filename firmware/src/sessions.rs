@@ -48,7 +48,7 @@ impl<R: Configured, const PEERS: usize> Sessions<R, PEERS> {
         self.endpoint.peers.find(&self.path(with), Phase::Established).is_some()
     }
 
-    /// Processes a datagram to the address of this end. Writes the answer for its sender into `out`.
+    /// Processes a datagram to the address of this endpoint. Writes the answer for its sender into `out`.
     pub fn take<'d>(
         &mut self,
         now: Instant,

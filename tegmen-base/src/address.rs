@@ -32,10 +32,11 @@ impl From<Address> for SocketAddr {
     }
 }
 
-/// Both ends of a datagram's path. The local end is included because several addresses may share a socket.
+/// The local and the remote address of a datagram. The local address is included because several addresses may share a
+/// socket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Path {
-    /// The address of this end: the destination address of received datagrams.
+    /// The address of this endpoint: the destination address of received datagrams.
     pub local: Address,
     /// The peer's address.
     pub remote: Address,

@@ -27,7 +27,7 @@ pub enum Received<'m, 'x, K> {
     /// A message that was handled before. The value is the earlier reply to the message. Send this reply again. The
     /// value is empty if there is nothing to send.
     Duplicate(&'x [u8]),
-    /// The response to a request of this end.
+    /// The response to a request of this endpoint.
     Response {
         /// The identifier of the request that the message answers.
         request: RequestId,
@@ -36,12 +36,12 @@ pub enum Received<'m, 'x, K> {
         /// The acknowledgement to send. `None` if the response needs no acknowledgement.
         acknowledge: Option<[u8; 4]>,
     },
-    /// The peer received a message of this end. If the message is a request, the response to it comes later, in a
+    /// The peer received a message of this endpoint. If the message is a request, the response to it comes later, in a
     /// separate message.
     Acknowledged(RequestId),
-    /// The peer cannot process a message of this end. The exchange has ended.
+    /// The peer cannot process a message of this endpoint. The exchange has ended.
     Reset(RequestId),
-    /// The peer rejects a non-confirmable message of this end. This end keeps no state for such a message.
+    /// The peer rejects a non-confirmable message of this endpoint. This endpoint keeps no state for such a message.
     Rejected {
         /// The Message ID of the rejected message.
         message_id: u16,
@@ -144,7 +144,7 @@ impl<S: ExchangeStorage> Default for Exchanges<S> {
 }
 
 impl<S: ExchangeStorage> Exchanges<S> {
-    /// Makes a value without open exchanges. The first message that this end sends has the Message ID
+    /// Makes a value without open exchanges. The first message that this endpoint sends has the Message ID
     /// `first_message_id`, which should be random. If [`Self::default`] makes the value, a node draws the first Message
     /// ID with [`Self::draw_message_id`].
     pub fn new(first_message_id: u16) -> Self {
@@ -299,8 +299,8 @@ impl<S: ExchangeStorage> Exchanges<S> {
         storage.last_reply(now, &self.kept)
     }
 
-    /// Records a message that this end sends now: a request, or a separate response. A confirmable message is kept and
-    /// retransmitted until it is acknowledged. `random` is a random number that selects the time before the first
+    /// Records a message that this endpoint sends now: a request, or a separate response. A confirmable message is kept
+    /// and retransmitted until it is acknowledged. `random` is a random number that selects the time before the first
     /// retransmission, from 1 to 1.5 times ACK_TIMEOUT (ACK_RANDOM_FACTOR).
     ///
     /// # Errors
@@ -379,8 +379,9 @@ impl<S: ExchangeStorage> Exchanges<S> {
         Some(Due::Retransmit)
     }
 
-    /// Returns the number of messages of this end for which nothing has been received. NSTART limits this number (RFC
-    /// 7252, section 4.7). An acknowledged request does not count, even if its separate response has not arrived yet.
+    /// Returns the number of messages of this endpoint for which nothing has been received. NSTART limits this number
+    /// (RFC 7252, section 4.7). An acknowledged request does not count, even if its separate response has not arrived
+    /// yet.
     pub fn outstanding(&self, storage: &S) -> usize {
         storage.exchanges(&self.kept).filter(|o| o.is_outstanding()).count()
     }
@@ -400,7 +401,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
         storage.exchanges(&self.kept).any(|o| o.id == id && o.is_open())
     }
 
-    /// Returns the number of exchanges of this end that have not ended, including observations.
+    /// Returns the number of exchanges of this endpoint that have not ended, including observations.
     pub fn open(&self, storage: &S) -> usize {
         storage.exchanges(&self.kept).filter(|o| o.is_open()).count()
     }

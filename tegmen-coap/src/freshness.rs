@@ -25,9 +25,9 @@ impl Freshness {
         Self { echo, is_shown: false, verifies_address: false }
     }
 
-    /// Sets whether an unprotected peer must prove its address. If so, this end does not execute a request that changes
-    /// a resource until the peer has given the proof. Before the proof, a response has at most 3 bytes for each byte of
-    /// its request.
+    /// Sets whether an unprotected peer must prove its address. If so, this endpoint does not execute a request that
+    /// changes a resource until the peer has given the proof. Before the proof, a response has at most 3 bytes for each
+    /// byte of its request.
     pub const fn verify_address(&mut self, verifies_address: bool) {
         self.verifies_address = verifies_address;
     }

@@ -59,7 +59,7 @@ impl Repeat {
     }
 }
 
-/// The state of an exchange that this end began: a request, or a response that must be acknowledged.
+/// The state of an exchange that this endpoint began: a request, or a response that must be acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing {
     /// The identifier of the exchange among the exchanges of its peer.
@@ -197,8 +197,8 @@ pub trait ExchangeStorage {
     /// Returns the newest reply to this peer, or no bytes if this reply is no longer kept.
     fn last_reply<'s>(&'s self, now: Instant, peer: &'s Self::Peer) -> &'s [u8];
 
-    /// Allocates the state of an exchange that this end begins. The caller fills the returned state. `message` is kept
-    /// for retransmission, and is empty if the message is never retransmitted.
+    /// Allocates the state of an exchange that this endpoint begins. The caller fills the returned state. `message` is
+    /// kept for retransmission, and is empty if the message is never retransmitted.
     ///
     /// # Errors
     /// [`Busy`]. Nothing is then kept.

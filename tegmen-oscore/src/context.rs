@@ -11,16 +11,16 @@ use tegmen_base::lease::Lease;
 use tegmen_base::replay::ReplayWindow;
 use tegmen_base::secret::{self, Secret};
 
-/// The parameters that both ends know beforehand (RFC 8613, section 3.2).
+/// The parameters that both endpoints know beforehand (RFC 8613, section 3.2).
 #[derive(Clone, Copy)]
 pub struct Parameters<'a> {
     /// Master Secret: random, at least 16 bytes.
     pub master_secret: &'a [u8],
     /// Master Salt, which may be empty.
     pub master_salt: &'a [u8],
-    /// The ID of this end.
+    /// The ID of this endpoint.
     pub sender_id: &'a [u8],
-    /// The ID of the other end.
+    /// The ID of the other endpoint.
     pub recipient_id: &'a [u8],
     /// The ID Context, which distinguishes contexts with the same master secret. `None` if the context has no ID
     /// Context.
@@ -39,7 +39,7 @@ pub enum BadParameters {
     },
     /// The ID Context is longer than its space in the context: 16 bytes (`MAX_ID_CONTEXT`) for a [`Context`].
     IdContextTooLong,
-    /// Both ends have the same ID, so that they would use the same nonces under the same key.
+    /// Both endpoints have the same ID, so that they would use the same nonces under the same key.
     SameIds,
     /// The provider does not have the algorithm.
     Unsupported,
@@ -51,13 +51,14 @@ pub type Context = SecurityContext<AsItIs>;
 /// One end of a security context: a [`Context`], or a `RederivableContext`. `N` is the way in which the messages of the
 /// context identify the ID Context.
 ///
-/// The sequence numbers of the messages that this end sends come from a reserved range ([`Lease`]). A [`ReplayWindow`]
-/// records the sequence numbers that the other end has used. A power cut loses the window. After this, each request is
-/// answered with a challenge, which contains an Echo value. A request that repeats this value is certainly not a
-/// replay. So the window begins again with the sequence number of this request (RFC 8613, appendix B.1.2).
+/// The sequence numbers of the messages that this endpoint sends come from a reserved range ([`Lease`]). A
+/// [`ReplayWindow`] records the sequence numbers that the other endpoint has used. A power cut loses the window. After
+/// this, each request is answered with a challenge, which contains an Echo value. A request that repeats this value is
+/// certainly not a replay. So the window begins again with the sequence number of this request (RFC 8613, appendix
+/// B.1.2).
 #[repr(C)]
 pub struct SecurityContext<N: Naming> {
-    /// The reserved range of sequence numbers for the messages that this end sends.
+    /// The reserved range of sequence numbers for the messages that this endpoint sends.
     pub(super) lease: Lease,
     pub(super) window: ReplayWindow,
     pub(super) sender_id: Id,
@@ -75,7 +76,7 @@ pub struct SecurityContext<N: Naming> {
 }
 
 impl<N: Naming> SecurityContext<N> {
-    /// Makes a context that both ends use for the first time: the other end has sent no message yet.
+    /// Makes a context that both endpoints use for the first time: the other endpoint has sent no message yet.
     ///
     /// The parameters must never have been used before. For a context that may have been used, call [`Self::resume`].
     /// Before the new context can protect a request, the caller must [reserve](Self::lease_mut) sequence numbers for
@@ -88,7 +89,7 @@ impl<N: Naming> SecurityContext<N> {
     }
 
     /// Restores a context after a restart. `kept` is the end of the reserved sequence numbers that was last stored. The
-    /// replay window, which records the sequence numbers that the other end has used, counts as lost.
+    /// replay window, which records the sequence numbers that the other endpoint has used, counts as lost.
     ///
     /// # Errors
     /// [`BadParameters`].
@@ -163,7 +164,7 @@ impl<N: Naming> SecurityContext<N> {
         Ok(context)
     }
 
-    /// Returns the ID of the other end.
+    /// Returns the ID of the other endpoint.
     pub fn recipient_id(&self) -> &[u8] {
         self.recipient_id.as_bytes()
     }
@@ -174,19 +175,19 @@ impl<N: Naming> SecurityContext<N> {
         self.id_context.as_ref().get(..len)
     }
 
-    /// Returns the reserved range of sequence numbers for messages that this end sends. To reserve more sequence
+    /// Returns the reserved range of sequence numbers for messages that this endpoint sends. To reserve more sequence
     /// numbers, first store the new end of the range durably, and then call [`Lease::extend`]. The highest sequence
     /// number is 2^40 - 1.
     pub const fn lease_mut(&mut self) -> &mut Lease {
         &mut self.lease
     }
 
-    /// Returns the reserved range of sequence numbers for messages that this end sends.
+    /// Returns the reserved range of sequence numbers for messages that this endpoint sends.
     pub const fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// Returns the replay window, which records the sequence numbers that the other end has used.
+    /// Returns the replay window, which records the sequence numbers that the other endpoint has used.
     pub const fn window(&self) -> &ReplayWindow {
         &self.window
     }
@@ -197,7 +198,7 @@ impl<N: Naming> SecurityContext<N> {
         option.kid == Some(self.recipient_id.as_bytes()) && id_context
     }
 
-    /// Returns the kid context of a message of this end. `wrapped` is a buffer for a kid context that differs from
+    /// Returns the kid context of a message of this endpoint. `wrapped` is a buffer for a kid context that differs from
     /// the ID Context.
     #[inline]
     pub(super) fn kid_context<'a>(&'a self, wrapped: &'a mut N::Wrapped) -> Option<&'a [u8]> {
@@ -244,6 +245,6 @@ impl<N: Naming> core::fmt::Debug for SecurityContext<N> {
     }
 }
 
-/// The argument of [`ReplayWindow::lost`], as long as this end has sent no challenge after the loss of the replay
+/// The argument of [`ReplayWindow::lost`], as long as this endpoint has sent no challenge after the loss of the replay
 /// window. From the first challenge on, the argument is the Echo value of the challenge.
 pub(super) const NO_CHALLENGE: u64 = 0;

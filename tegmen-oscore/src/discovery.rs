@@ -4,7 +4,7 @@ use tegmen_base::crypto::{Crypto, DIGEST_LEN, digest};
 
 /// Returns a link-local multicast address: the 16 bytes of `ff02::3:ffXX:XXXX`. At this address the server of a context
 /// receives requests of clients that do not know the server's own address. `kid` and `id_context` are the values in the
-/// client's requests, so both ends know them.
+/// client's requests, so both endpoints know them.
 ///
 /// The last 24 bits are the first 24 bits of a SHA-256 digest of the length of `kid`, of `kid` and of `id_context`. A
 /// digest is used because identifiers are often short, and often equal in different places. The paper "Content Object

@@ -1,17 +1,17 @@
 //! OSCORE (RFC 8613): messages with end-to-end protection, over any transport.
 //!
-//! A [`Context`] is one end of a security context. The client builds a message in a frame, calls
+//! A [`Context`] is the security context of one endpoint. The client builds a message in a frame, calls
 //! [`Context::protect_request`], stores the [`Pending`], and passes it to [`Context::unprotect_response`]. The server
-//! reads the option with [`OscoreOption::parse`] to find the context, calls [`Context::unprotect_request`], and
-//! answers with [`Context::protect_response`]. All operations work in place. A retransmission has the same bytes and
-//! needs no cryptography.
+//! reads the option with [`OscoreOption::parse`] to find the context, calls [`Context::unprotect_request`], and answers
+//! with [`Context::protect_response`]. All operations work in place. A retransmission has the same bytes and needs no
+//! cryptography.
 //!
 //! No sequence number is used twice: each sequence number comes from a reserved range (a [lease](Lease)), whose end was
 //! stored durably before the first number of the range was used. A power cut loses the replay window, which records the
-//! sequence numbers that the other end has used. After a power cut, the server answers a request with a challenge
+//! sequence numbers that the other endpoint has used. After a power cut, the server answers a request with a challenge
 //! ([`Context::write_challenge`]; RFC 8613, appendix B.1.2), and delivers a request only if it repeats the challenge.
-//! If the stored data cannot be trusted, both ends can derive new keys (RFC 8613, appendix B.2). Both ends must have
-//! agreed on this before, with `RederivableContext` and `Offers` (feature `rederivation`).
+//! If the stored data cannot be trusted, both endpoints can derive new keys (RFC 8613, appendix B.2). Both endpoints
+//! must have agreed on this before, with `RederivableContext` and `Offers` (feature `rederivation`).
 //!
 //! The module [`group`] protects messages to groups, and messages between members of a group (RFC 10021).
 //!

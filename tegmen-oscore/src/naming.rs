@@ -20,8 +20,8 @@ pub trait Naming: Copy + Default {
     /// Maximum number of bytes of a kid context.
     const MAX_KID_CONTEXT: usize;
 
-    /// Returns the kid context of a message that this end sends, or `None` if the message has none. `wrapped` is memory
-    /// for a kid context that differs from the ID Context.
+    /// Returns the kid context of a message that this endpoint sends, or `None` if the message has none. `wrapped` is
+    /// memory for a kid context that differs from the ID Context.
     fn kid_context<'a>(self, id_context: Option<&'a [u8]>, wrapped: &'a mut Self::Wrapped) -> Option<&'a [u8]>;
 
     /// Returns true if responses also have a kid context.

@@ -43,7 +43,7 @@ impl<N: Naming> SecurityContext<N> {
 
     /// Protects the response in `frame` to a request. `nonce` permits one response that is encrypted under the nonce of
     /// the request. Such a response contains no Partial IV. If `nonce` is `None`, the response uses the next sequence
-    /// number of this end and contains it as its Partial IV, as each notification after the first one does.
+    /// number of this endpoint and contains it as its Partial IV, as each notification after the first one does.
     ///
     /// # Errors
     /// The errors of [`Self::protect_request`].
@@ -110,7 +110,7 @@ impl<N: Naming> SecurityContext<N> {
     }
 }
 
-/// Builds a challenge: the answer to a peer after this end has lost the replay window, which records the sequence
+/// Builds a challenge: the answer to a peer after this endpoint has lost the replay window, which records the sequence
 /// numbers that the peer has used. Draws the Echo value if this is the first challenge after the loss.
 #[inline]
 pub(super) fn build_challenge<C: Crypto>(

@@ -1,4 +1,4 @@
-//! Derivation of new keys by both ends, after one end has lost its sequence numbers (RFC 8613, appendix B.2).
+//! Derivation of new keys by both endpoints, after one endpoint has lost its sequence numbers (RFC 8613, appendix B.2).
 //!
 //! ```text
 //! client                                                      server
@@ -39,7 +39,7 @@ use tegmen_coap::option::OptionNumber;
 use tegmen_coap::{Builder, MessageRef, MessageType};
 use tegmen_coap::{Code, Token};
 
-/// One end of a security context for which both ends can derive new keys. Such a value has 136 bytes.
+/// The security context of one endpoint. Both endpoints can derive new keys for it. Such a value has 136 bytes.
 pub type RederivableContext = SecurityContext<Rederivable>;
 
 /// The form of the ID Context in the messages of a [`RederivableContext`].
@@ -51,7 +51,7 @@ pub enum Rederivable {
     AsItIs,
     /// Requests and responses contain the ID Context as a CBOR byte string, until a message arrives under the new keys.
     Wrapped,
-    /// Messages do not contain the ID Context, because both ends have the new keys.
+    /// Messages do not contain the ID Context, because both endpoints have the new keys.
     Omitted,
 }
 

@@ -73,14 +73,15 @@ pub enum Unprotected<'r, N = RequestNonce, B = RequestBinding> {
     Unverified(MessageRef<'r>, B),
 }
 
-/// A request of this end that waits for its response, or for notifications.
+/// A request that this endpoint sent and that waits for its response, or for notifications.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Pending {
     request: RequestBinding,
     taken: Taken,
 }
 
-/// The accepted responses of one end to one request (RFC 8613, section 7.4.1; RFC 10021, section 5.3.1).
+/// Describes which responses of one endpoint to one request were accepted (RFC 8613, section 7.4.1; RFC 10021, section
+/// 5.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Taken {
     /// True after a response under the nonce of the request was accepted. There can be only one such response.

@@ -145,7 +145,7 @@ impl PublicKeys {
         self
     }
 
-    /// Returns the earliest expiry of the certificates of this end, and of the CA certificates in its chains.
+    /// Returns the earliest expiry of the certificates of this endpoint, and of the CA certificates in its chains.
     pub fn certificate_expires(&self) -> Option<SystemTime> {
         self.own.iter().filter_map(|own| own.expires).min()
     }
@@ -165,14 +165,14 @@ impl PublicKeys {
         self.verifier.as_ref()?.recall(kind, digest, SystemTime::now())
     }
 
-    /// Signs a digest with a key of this end. `credential` is the index of the key, in the order in which the keys were
-    /// added. Returns `None` if there is no such key, or if the holder of the key cannot sign.
+    /// Signs a digest with a key of this endpoint. `credential` is the index of the key, in the order in which the keys
+    /// were added. Returns `None` if there is no such key, or if the holder of the key cannot sign.
     pub fn sign(&self, credential: u8, digest: &[u8; DIGEST_LEN]) -> Option<Vec<u8>> {
         self.own.get(usize::from(credential))?.signer.sign_digest(digest).ok()
     }
 
-    /// Returns a private key of this end; `None` if there is no such key. `credential` is the index of the key, in the
-    /// order in which the keys were added.
+    /// Returns a private key of this endpoint; `None` if there is no such key. `credential` is the index of the key, in
+    /// the order in which the keys were added.
     pub fn key(&self, credential: u8) -> Option<Arc<dyn Signer>> {
         Some(self.own.get(usize::from(credential))?.signer.clone())
     }

@@ -1,10 +1,10 @@
-//! Trust in certificates (RFC 5280) and raw public keys (RFC 7250) of peers, and the keys of this end.
+//! Trust in certificates (RFC 5280) and raw public keys (RFC 7250) of peers, and the keys of this endpoint.
 //!
 //! * A [`Verifier`] accepts a certificate if its path leads to a trust anchor, and no certificate of the path is
 //!   revoked.
 //! * [`RawKeys`] accepts the keys on its list.
 //! * [`PeerVerifier`] is the trait that [`Verifier`] and [`RawKeys`] implement. Implement it for your own rule.
-//! * A [`Signer`](signer::Signer) proves the identity of this end. [`signer::SoftwareKey`] is a signer with a key
+//! * A [`Signer`](signer::Signer) proves the identity of this endpoint. [`signer::SoftwareKey`] is a signer with a key
 //!   from a file.
 //!
 //! ```no_run

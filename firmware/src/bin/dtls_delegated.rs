@@ -1,7 +1,7 @@
-//! A device that resumes sessions which a delegation server opened in its name. The other end is in the same image, and
-//! has two tasks. As the delegation server it sets the time, hands a session over and revokes a connection. As a peer
-//! it resumes sessions. The messages of the server are constants. The image contains no public-key cryptography.
-//! `dtls_resume_coap` is the same image without delegation.
+//! A device that resumes sessions which a delegation server opened in its name. The other endpoint is in the same
+//! image, and has two tasks. As the delegation server it sets the time, hands a session over and revokes a connection.
+//! As a peer it resumes sessions. The messages of the server are constants. The image contains no public-key
+//! cryptography. `dtls_resume_coap` is the same image without delegation.
 #![no_std]
 #![no_main]
 
@@ -71,7 +71,7 @@ fn run() -> Option<()> {
     handshake(device, other, None, buffers)?;
     tell(device, other, Resource::Epoch, &SET_TIME, buffers)?;
     tell(other, device, Resource::Epoch, &SET_TIME, buffers)?;
-    // Another epoch begins in a session that both ends mean.
+    // The device refuses a request to begin another epoch, because its check value does not match.
     (exchange(other, device, Resource::Epoch.path(), &NEXT_EPOCH, buffers)? == Code::CONFLICT).then_some(())?;
 
     // The peer connects to the device with a ticket.
@@ -119,7 +119,7 @@ fn node(table: &'static mut Table, device: &'static RefCell<State>, own: u8, oth
     Side::new(table, crypto, Sessions(device), application, (path, Region::new(0)))
 }
 
-/// Opens or resumes a session. Returns `None` if the other end refuses.
+/// Opens or resumes a session. Returns `None` if the other endpoint refuses.
 #[inline(never)]
 fn handshake(
     client: &mut Node,
@@ -167,7 +167,7 @@ fn session(number: u32) -> SessionState {
     SessionState { cipher_suite, master, principal, since: None }
 }
 
-/// The application of both ends.
+/// The application of both nodes.
 struct Sensor {
     resources: Resources<'static, FlashMemory<FirstOfPages>, REFUSED, 1, 32>,
     reply: LastReply,

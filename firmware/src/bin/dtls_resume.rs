@@ -50,8 +50,8 @@ fn run() -> Option<()> {
     pair.speak()
 }
 
-/// Exchanges flights until both ends have a session. The client stores the session and its ticket. The function is not
-/// inlined, so that its variables are not on the stack twice.
+/// Exchanges flights until both endpoints have a session. The client stores the session and its ticket. The function is
+/// not inlined, so that its variables are not on the stack twice.
 #[inline(never)]
 fn meet(pair: &mut Running<Table, Role, DATAGRAM_LEN>) -> Option<()> {
     pair.meet(|client| {

@@ -39,7 +39,7 @@ fn run() -> Option<()> {
     pair.speak()
 }
 
-/// Makes an endpoint. Both ends have the same key pair, and each end trusts the public key of this pair.
+/// Makes an endpoint. Client and server have the same key pair, and each trusts the public key of this pair.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Role> {
     Endpoint::with_roles(cx, table, Config::default(), PublicKeys { role: Either, keys: Pinned })
 }
@@ -95,7 +95,7 @@ type Role = PublicKeys<Either, Pinned>;
 type Table = PeerArray<(), 1, 1, 400, 400>;
 
 static PAIR: Pair<Table, Role, DATAGRAM_LEN> = Pair::new(Table::new(), Table::new());
-/// The private key of both ends. It is used only for this measurement.
+/// The private key that client and server both use. It is used only for this measurement.
 const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
 /// The SubjectPublicKeyInfo of the public key that belongs to `PRIVATE`.
 static PUBLIC: [u8; 91] = [

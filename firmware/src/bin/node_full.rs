@@ -57,7 +57,7 @@ fn run() -> Option<()> {
     Pair::new((&CLIENT, || parts(client)), (&SERVER, || parts(server)), true)?.run()
 }
 
-/// Makes one end of the OSCORE context.
+/// Makes the OSCORE context of one endpoint.
 fn context(sender_id: &[u8], recipient_id: &[u8]) -> Option<Context> {
     let parameters = Parameters {
         master_secret: &[7; 16],
@@ -89,7 +89,8 @@ fn parts(context: Context) -> AllParts {
     }
 }
 
-/// The identity (principal) under which each end knows the other end. It is the owner of the OSCORE context.
+/// The identity (principal) by which the client knows the server, and the server knows the client. It is the owner of
+/// the OSCORE context.
 const THE_OTHER: Principal = Principal(1);
 static CLIENT: Place<Mote<ClientOnly, Full>> = Place::empty();
 static SERVER: Place<Mote<ServerOnly, Full>> = Place::empty();

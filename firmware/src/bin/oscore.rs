@@ -1,4 +1,4 @@
-//! OSCORE. Both ends of a context in one image exchange a protected GET and its response in memory.
+//! OSCORE. Both endpoints of a context in one image exchange a protected GET and its response in memory.
 #![no_std]
 #![no_main]
 
@@ -43,7 +43,7 @@ fn run() -> Option<()> {
     hear(client, crypto, &mut pending, response.bytes_mut())
 }
 
-/// Makes one end of the OSCORE context, with reserved sequence numbers.
+/// Makes the OSCORE context of one endpoint, with reserved sequence numbers.
 #[inline(never)]
 fn context(place: &'static Derived, sender_id: u8, recipient_id: u8) -> Option<&'static mut Context> {
     let parameters = Parameters {

@@ -7,8 +7,8 @@ use tegmen_base::time::Instant;
 /// The storage of a mote, which keeps the exchanges of each peer in the entry of the peer. This type itself has size
 /// zero.
 ///
-/// An entry has space for `OUT` open messages of this end, each of at most `BYTES` bytes. It keeps the replies to the
-/// last `SEEN` messages of the peer, at most `REPLIES` bytes in total. If the peer repeats an older request, the
+/// An entry has space for `OUT` open messages of this endpoint, each of at most `BYTES` bytes. It keeps the replies to
+/// the last `SEEN` messages of the peer, at most `REPLIES` bytes in total. If the peer repeats an older request, the
 /// request is executed again. RFC 7252, section 4.5, allows this for idempotent requests.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Fixed<const OUT: usize, const BYTES: usize, const SEEN: usize, const REPLIES: usize>;

@@ -1,4 +1,4 @@
-//! The identity of a request at both ends. The responses to the request are bound to this identity.
+//! The identity of a request at both endpoints. The responses to the request are bound to this identity.
 
 use super::gid::Gid;
 use crate::id::Id;

@@ -32,7 +32,7 @@ pub struct CacheCounters {
     pub misses: u64,
 }
 
-/// A period from `from` to `until` in seconds since 1970. Both ends belong to it.
+/// A period from `from` to `until` in seconds since 1970. The two times belong to the period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
     pub(crate) from: u64,

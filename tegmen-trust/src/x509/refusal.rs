@@ -4,7 +4,7 @@ use super::date;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tegmen::dtls::AlertDescription;
 
-/// The reason why the certificates or the key of a peer are refused. The text is for the operator of this end, and
+/// The reason why the certificates or the key of a peer are refused. The text is for the operator of this endpoint, and
 /// usually proposes a remedy. The peer receives the same alert for every reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
