@@ -399,7 +399,7 @@ pub fn sign<'a>(
     Answer::Signature(room.get(..len).unwrap_or(&[]))
 }
 
-/// Length of the longest answer, which is a public key, in bytes.
+/// Length of the longest [`Answer`] that this program gives, in bytes. The longest answer is a public key.
 pub const ANSWER_LEN: usize = size_of::<PublicKey>();
 /// The number of the measured region in which the instructions that protect a record are counted.
 pub const SEAL: u32 = 2;

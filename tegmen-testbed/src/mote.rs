@@ -180,15 +180,15 @@ pub struct Node<
     number: usize,
 }
 
-/// A reading. `made` is the time when it was made. `at_once` is true if it has neither waited for an earlier reading
-/// nor been sent again.
+/// A value that the application of the mote has read, and sends to its server. `made` is the time when the application
+/// read the value. `at_once` is true if the value has neither waited for an earlier value nor been sent again.
 #[derive(Clone, Copy)]
 struct Reading {
     made: Instant,
     at_once: bool,
 }
 
-/// A request that waits for its answer, with its reading.
+/// A request that waits for its answer, and the value that the request carries.
 struct Asked {
     request: RequestId,
     reading: Reading,

@@ -161,7 +161,7 @@ pub(super) struct Group<const KEY: usize> {
     many: Vec<Member<1, 1, KEY>>,
     /// The addresses of the [`MANY`] partners of the measured member.
     addresses: Vec<Address>,
-    /// The SenderID of the measured member. The partners know it.
+    /// The SenderID of the measured member. All partners know this SenderID.
     sender: SenderId,
     /// The cryptographic provider of the measured member, and then the one that all partners use.
     cryptos: [HostCrypto; 2],

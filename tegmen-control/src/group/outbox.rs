@@ -230,8 +230,7 @@ impl Outbox {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct LeftOut {
     changes: usize,
-    /// True if no earlier call has dropped changes of the group since the time at which all messages of the group were
-    /// last sent.
+    /// True if this is the first call that drops changes of the group after all messages of the group were last sent.
     is_first: bool,
 }
 

@@ -25,11 +25,11 @@ pub struct Content<'c> {
 }
 
 /// Writes a report into `folder`: the plans of the papers, the comparison with ns-3, and the deployments. Uses the
-/// results in `store`, and computes the missing results if there are inputs. Returns the path of the HTML file. Calls
+/// results in `store`, and computes the missing results if [`Content::inputs`] is set. Returns the path of the HTML file. Calls
 /// `done` with the name of a plan or deployment, the number of its finished runs, and the number of all its runs.
 ///
 /// # Errors
-/// If a file cannot be written, or if an input cannot be made.
+/// If a file cannot be written, or if one of the inputs (such as a measured image of a mote) cannot be made.
 pub fn write(
     folder: &Path,
     store: &Store,
