@@ -87,6 +87,8 @@ impl Engine {
                 return Poll::Pending;
             }
         }
+        // A flood of datagrams does not delay those that are sent.
+        self.send_outbox();
         cx.waker().wake_by_ref();
         Poll::Pending
     }
