@@ -40,8 +40,20 @@ pub struct OscorePace {
     pub check: Duration,
     /// The member waits for a random time before each request, at most for this time.
     pub jitter: Duration,
-    /// The shortest time between two requests.
+    /// The shortest time between two requests. Each request that a message caused, and that brought no new keys, doubles
+    /// the time until the next one, up to `check`: anyone can send such a message.
     pub shortest: Duration,
+}
+
+impl OscorePace {
+    /// Returns the pause after a request. `pause` is the pause before it. `by_message` is true if a message caused the
+    /// request, and `is_new` is true if the request brought new keys.
+    fn pause_after(&self, pause: Duration, by_message: bool, is_new: bool) -> Duration {
+        match by_message && !is_new {
+            true => pause.saturating_mul(2).min(self.check),
+            false => self.shortest,
+        }
+    }
 }
 
 impl Default for OscorePace {
@@ -208,13 +220,16 @@ impl Controller {
         pace: OscorePace,
         report: impl Fn(Result<(), &ControllerError>),
     ) {
+        let mut pause = pace.shortest;
         loop {
-            tokio::select! {
-                () = member.unknown() => {}
-                () = tokio::time::sleep(pace.check) => {}
-            }
+            let by_message = tokio::select! {
+                () = member.unknown() => true,
+                () = tokio::time::sleep(pace.check) => false,
+            };
             tokio::time::sleep(pace.jitter.mul_f64(fraction())).await;
-            match self.newer_oscore_keys(member.dir(), |new| member.replace(new, credentials)).await {
+            let asked = self.newer_oscore_keys(member.dir(), |new| member.replace(new, credentials)).await;
+            pause = pace.pause_after(pause, by_message, matches!(asked, Ok(true)));
+            match asked {
                 Ok(true) => report(Ok(())),
                 Ok(false) => {}
                 Err(error) => {
@@ -225,7 +240,7 @@ impl Controller {
                     }
                 }
             }
-            tokio::time::sleep(pace.shortest).await;
+            tokio::time::sleep(pause).await;
         }
     }
 
@@ -241,5 +256,25 @@ impl Controller {
             reply if reply.code == Code::DELETED => Ok(()),
             reply => Err(self.refusal(&reply)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_unknown_groups_cause_fewer_and_fewer_requests() {
+        let pace = OscorePace::default();
+        let mut pause = pace.shortest;
+        let pauses: Vec<u64> = (0..6)
+            .map(|_| {
+                pause = pace.pause_after(pause, true, false);
+                pause.as_secs()
+            })
+            .collect();
+        assert_eq!(pauses, [4, 8, 16, 30, 30, 30]);
+        assert_eq!(pace.pause_after(pause, true, true), pace.shortest);
+        assert_eq!(pace.pause_after(pause, false, false), pace.shortest);
     }
 }
