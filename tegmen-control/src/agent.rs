@@ -219,7 +219,8 @@ fn error(code: &'static str, identity: Option<String>, text: String) -> (&'stati
     (code, identity, Answer::Error { code: code.to_owned(), text })
 }
 
-/// Reads the question of a program. Returns `None` if the line is no question or too long, or does not arrive in time.
+/// Reads the question of a program. Returns `None` if the line is not a valid question, is too long, or does not arrive
+/// in time.
 async fn read(stream: &mut UnixStream) -> Option<Question> {
     let mut line = Vec::with_capacity(MAX_QUESTION);
     let mut limited = stream.take(MAX_QUESTION as u64);

@@ -1,4 +1,5 @@
-//! The device that registers itself: see [`crate::access::enrolment`].
+//! The client side of enrolment: a device registers its own credential at the access control server. The server side is
+//! [`crate::access::enrolment`].
 
 pub use crate::access::enrolment::OneTimeKey;
 

@@ -31,8 +31,8 @@ const FULL_FOR: u32 = 60;
 
 /// The value of token_type_hint (RFC 9200, section 5.9) in an introspection request whose token is a session identity.
 pub const HINT_PROTOKEY: &str = "protokey";
-/// The value of token_type_hint in an introspection request whose token is a session identity, and whose session key is
-/// derived as in the paper: see [`Mode::Paper`].
+/// The value of token_type_hint in an introspection request whose token is a session identity, and whose session key
+/// does not depend on the name of the subscriber: see [`Mode::Paper`].
 pub const HINT_PAPER: &str = "protokey-paper";
 /// The value of token_type_hint in an introspection request whose token is the SHA-256 of a certificate.
 pub const HINT_THUMBPRINT: &str = "x5t";
@@ -140,7 +140,7 @@ impl Reason {
         }
     }
 
-    /// Returns the rule that refused, if a rule did.
+    /// Returns the rule of the policy that refused the request; `None` if the refusal has another reason.
     pub const fn rule(self) -> Option<RuleId> {
         match self {
             Self::Policy(decision) => decision.rule(),

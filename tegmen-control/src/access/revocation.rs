@@ -15,7 +15,7 @@ const LABEL: &[u8] = b"tegmen revoke/trl";
 /// The largest index of an update (RFC 9770, section 6.2.1). No list reaches it.
 const MAX_INDEX: u64 = u64::MAX - 1;
 
-/// Returns the hash of a token in the form of the revocation list. `token` has the bytes of the parameter
+/// Returns the hash of a token, encoded as the revocation list contains it. `token` has the bytes of the parameter
 /// `access_token`.
 pub fn token_hash<C: Crypto>(token: &[u8]) -> TokenHash {
     [&[SHA_256][..], &digest::<C, DIGEST_LEN>(&[token])].concat()
@@ -107,7 +107,7 @@ impl Updates {
 /// The list of revoked tokens.
 pub struct RevocationList {
     bounds: Bounds,
-    /// The index of the first update that this list makes for a requester: the value that the caller passed to
+    /// The index of the first update in the history of each requester: the value that the caller passed to
     /// [`Self::starting_at`].
     first: u64,
     revoked: BTreeMap<TokenHash, Revoked>,
@@ -142,8 +142,9 @@ impl RevocationList {
         known.iter().for_each(|name| self.register(name));
     }
 
-    /// Adds a token that the store contains, because the token was on the list before a restart. This function makes no
-    /// update, and ignores the limits, because a token that is missing on the list would be valid again.
+    /// Adds a token that the store contains, because the token was on the list before a restart. The histories of the
+    /// requesters get no update. The function ignores the limits, because a token that is missing on the list would be
+    /// valid again.
     pub fn load(&mut self, hash: TokenHash, expires: u64, concerned: impl IntoIterator<Item = String>) {
         self.revoked.insert(hash, Revoked { expires, concerned: concerned.into_iter().collect() });
     }

@@ -1,18 +1,18 @@
 //! Decides on a request to `/token`: whether a client may have an access token for a publisher (RFC 9200, section 5.8;
 //! RFC 9202, section 3.3).
 //!
-//! The publisher has a protokey, which is a secret that it shares with this server. The token is a CWT for this
-//! publisher only, sealed under [`Protokey::token_key`](super::protokey::Protokey::token_key). It contains the name of
-//! the client, the rights, and the key of the session (`cnf`). The identifier of this key is a session identity that
-//! the server chooses at random, and the key is derived from the identity. So a token is revoked in the same way as the
-//! key of a session.
+//! The publisher has a protokey, which is a secret that it shares with the access control server. The token is a CWT
+//! for this publisher only, sealed under [`Protokey::token_key`](super::protokey::Protokey::token_key). It contains the
+//! name of the client, the rights, and the key of the session (`cnf`). The identifier of this key is a session identity
+//! that the server chooses at random, and the key is derived from the identity. So a token is revoked in the same way
+//! as the key of a session.
 //!
 //! If the client asks for an upload and the publisher has an address, the server uploads the token to the publisher.
 //! The publisher may refuse the token. The client may also ask that the publisher opens the session
 //! (draft-ietf-ace-workflow-and-params-04).
 //!
-//! A resource server with OSCORE (RFC 9203) has no protokey, but shares another key with this server. The module
-//! `oscore` makes its tokens.
+//! A resource server with OSCORE (RFC 9203) has no protokey, but shares another key with the access control server. The
+//! module `oscore` makes its tokens.
 
 mod oscore;
 

@@ -22,7 +22,8 @@ pub enum Question {
 }
 
 impl Question {
-    /// Reads a line without its line feed; returns `None` if the line is no question.
+    /// Reads the question of a program from its line, without the line feed. Returns `None` if the line is not a valid
+    /// question.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok().filter(|line| line.len() < MAX_QUESTION)?;
         match line.split_once(' ')? {
@@ -66,7 +67,8 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Reads a line without its line feed; returns `None` if the line is no answer.
+    /// Reads the answer of the agent from its line, without the line feed. Returns `None` if the line is not a valid
+    /// answer.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok().filter(|line| line.len() < MAX_ANSWER)?;
         let (kind, rest) = line.split_once(' ')?;

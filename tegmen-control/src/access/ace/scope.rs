@@ -17,7 +17,7 @@ pub struct Right {
     /// The path as the local part of a URI.
     pub path: String,
     /// The set of methods. Bit 0 is GET, and the following bits are in the order of [`Methods`]. The bits from 32 on
-    /// allow the same methods on a resource that a request to this path creates.
+    /// allow the same methods on each resource that a request to `path` creates.
     pub permissions: u64,
 }
 

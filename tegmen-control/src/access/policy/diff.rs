@@ -43,12 +43,12 @@ pub struct Diff {
     pub removed: Vec<String>,
     /// Rules that only the new policy has.
     pub added: Vec<String>,
-    /// Requests on which the policies decide differently. The comparison tries the parties of the tests, the parties
-    /// that the caller names, and example parties. Each pattern of a changed rule gives several example parties: one
-    /// that matches this pattern, and others that also match one other pattern of the two policies. If a pattern ends
-    /// with `*`, the word `example` replaces the `*`. If the patterns name only tags, the name of the example party is
-    /// `example`. The comparison also tries an example party without one of its tags. If this shows the same
-    /// difference, the result with the tag is left out.
+    /// Requests on which the policies decide differently. The comparison tries the parties in the tests of both
+    /// policies, the parties that the caller names, and example parties. Each pattern of a changed rule gives several
+    /// example parties: one that matches this pattern, and others that also match one other pattern of the two
+    /// policies. If a pattern ends with `*`, the word `example` replaces the `*`. If the patterns name only tags, the
+    /// name of the example party is `example`. If an example party has the same difference without one of its tags, the
+    /// result for the party with this tag is left out.
     pub changes: Vec<Change>,
     /// True if all requests of the comparison were decided. False if the comparison ended after [`MAX_QUESTIONS`]
     /// requests, before all requests were decided.

@@ -36,7 +36,8 @@ pub struct NearRule {
     pub rule: RuleId,
     /// The part of the request that the rule does not cover.
     pub part: Part,
-    /// The file and the line of the rule, and the condition of the rule that this part of the request does not meet.
+    /// A text with the file and the line of the rule, and with the condition of the rule that the request does not
+    /// meet.
     pub message: String,
 }
 

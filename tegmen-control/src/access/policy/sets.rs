@@ -98,7 +98,7 @@ impl Sets {
     /// Returns the lowest rule number that is in a set for the subject, in a set for the publisher, and in a set for
     /// the path. The elements of `kinds` are the sets for the subject, for the publisher and for the path. Returns
     /// `None` if there is no such number. Allocates no memory. The time grows with the number of sets and with the
-    /// number of blocks.
+    /// number of blocks of 4096 rule numbers.
     pub(super) fn first_common(&self, kinds: [&[SetId]; 3]) -> Option<u32> {
         (0..self.blocks).find_map(|index| self.first_in_block(kinds, index))
     }

@@ -15,7 +15,8 @@ pub struct AcceptedBounds {
     pub identities: usize,
     /// Maximum number of identities of each subscriber.
     pub each: usize,
-    /// The time for which an identity is remembered. After this time the same identity would be accepted again.
+    /// The time for which the server remembers an accepted session identity. After this time the server would accept
+    /// the same identity again.
     pub lifetime: Duration,
 }
 
@@ -69,14 +70,14 @@ struct Place {
     number: u64,
 }
 
-/// An identity that was accepted.
+/// A session identity that the server accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AcceptedIdentity<'a> {
     /// The identity.
     pub identity: &'a str,
     /// The subscriber that received the key.
     pub subscriber: &'a str,
-    /// The time until which the identity is remembered.
+    /// The time until which the server remembers the accepted session identity.
     pub until: Instant,
     /// The [hash](crate::access::revocation::token_hash) of the access token of the session, if it has one.
     pub token: Option<&'a [u8]>,
@@ -175,7 +176,7 @@ impl Accepted {
         }
     }
 
-    /// Returns true if this identity is remembered.
+    /// Returns true if the table contains this session identity.
     pub(crate) fn has(&self, identity: &str) -> bool {
         self.find(self.hash(identity), identity).is_some()
     }
@@ -296,22 +297,22 @@ impl Accepted {
         }
     }
 
-    /// Returns the time for which an identity is remembered.
+    /// Returns the time for which the server remembers an accepted session identity.
     pub const fn lifetime(&self) -> Duration {
         self.bounds.lifetime
     }
 
-    /// Returns the remembered identities.
+    /// Returns the accepted session identities in the table.
     pub fn iter(&self) -> impl Iterator<Item = AcceptedIdentity<'_>> {
         self.entries.iter().filter(|entry| !entry.is_gone).map(Entry::shown)
     }
 
-    /// Returns the number of remembered identities.
+    /// Returns the number of session identities in the table.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Returns true if no identity is remembered.
+    /// Returns true if the table contains no identity.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

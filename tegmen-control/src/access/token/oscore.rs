@@ -1,9 +1,10 @@
 //! Tokens for resource servers with the OSCORE profile (RFC 9203, section 3).
 //!
-//! The token is sealed under the key that the resource server shares with this server. It contains the name of the
-//! client, the rights, and input material with a Master Secret that this server draws at random. The identifier of the
-//! material is a session identity. So a token is listed and revoked in the same way as a session. A client that names
-//! this identifier in a request gets a token with other rights for its existing Security Context (section 3.1).
+//! The access control server seals the token under the key that it shares with the resource server. The token contains
+//! the name of the client, the rights, and input material with a Master Secret that the access control server draws at
+//! random. The identifier of the material is a session identity. So a token is listed and revoked in the same way as a
+//! session. A client that names this identifier in a request gets a token with other rights for its existing Security
+//! Context (section 3.1).
 //!
 //! In the profile of EDHOC and OSCORE (draft-ietf-ace-edhoc-oscore-profile) the token contains the client's public key
 //! on P-256, from the request. The client proves in EDHOC that it has the private key.

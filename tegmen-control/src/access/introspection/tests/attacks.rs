@@ -50,8 +50,8 @@ fn a_session_identity_is_accepted_once() {
     }
 }
 
-/// Returns the key that a faulty publisher derives: if the hint is missing, it derives the key as in the paper
-/// ([`Mode::Paper`]).
+/// Returns the key that a faulty publisher derives: if the hint is missing, it derives the key in the weaker mode
+/// [`Mode::Paper`].
 fn falling_back(protokey: &Protokey, identity: SessionIdentity<'_>, hint: Option<&[u8]>) -> Vec<u8> {
     let mode = if hint.is_some() { Mode::Bound } else { Mode::Paper };
     protokey.session_key::<RustCrypto>(mode, identity, "alice").expose().to_vec()
