@@ -27,7 +27,8 @@ pub struct Head {
     signature: Vec<u8>,
 }
 
-/// The reason why a file contains no valid signed head.
+/// The reason why a file contains no valid head of an audit log: the number and the hash of the last line, signed by
+/// the server.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HeadError {
     /// The file has another format.

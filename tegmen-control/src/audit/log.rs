@@ -550,7 +550,7 @@ const MANY: usize = 8;
 /// The time for which records wait for further records, if no caller waits for the results of these records. The wait
 /// saves time, because one synchronization of the file costs the same for one record and for many.
 const GATHERING_UNAWAITED: Duration = Duration::from_millis(50);
-/// The number of waiting records that are written at once, without waiting for further records.
+/// If at least this number of records wait, they are written immediately, without a pause for further records.
 const MOST_GATHERED: usize = 256;
 
 /// Maximum number of bytes that stay allocated for a buffer of records or lines.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! "tegmen delegated device 1\n" | digest of the first device key (32) | length of the name (1), name | epoch | refused connections (4 each)
-//! | SHA-256 of all before (32)
+//! | SHA-256 of all preceding bytes (32)
 //! ```
 
 use super::error::DeviceError;

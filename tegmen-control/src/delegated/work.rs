@@ -1,4 +1,5 @@
-//! The work of a device after its requests: it closes sessions, and opens others.
+//! The background work of a device: it closes the sessions of connections that ended, and resumes the sessions that its
+//! server sent to it.
 
 use super::device::DelegatedDevice;
 use std::time::Duration;

@@ -30,7 +30,7 @@ impl FromStr for ConnectionId {
     }
 }
 
-/// The way in which a session reaches its device.
+/// The way in which a device gets the state of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carrier {
     /// The peer presents a ticket (RFC 5077) to the device.

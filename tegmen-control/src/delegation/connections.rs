@@ -11,8 +11,8 @@ use tegmen_base::crypto::Crypto;
 use tegmen_store::store::{Entry, Scan};
 use tegmen_store::{Store, Value};
 
-/// Returns the epochs of a device whose connections are still valid, each as its number and its tag. The previous epoch
-/// precedes the present one.
+/// Returns the epochs in which connections of the device are still valid: the previous epoch, if there is one, and then
+/// the present epoch. Each epoch is given by its number and its tag.
 pub(super) fn epochs(device: &Device) -> Vec<(u16, Tag)> {
     let state = device.state();
     let before = state.known.before.as_ref().map(|before| before.number).zip(state.tag_before);

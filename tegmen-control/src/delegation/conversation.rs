@@ -56,8 +56,8 @@ pub(super) enum Failed {
         /// The epoch of the server.
         server: u16,
     },
-    /// The device refuses fewer connections than it acknowledged before, even after the server sent all refused
-    /// connections again.
+    /// The device reports fewer refused connections than it acknowledged earlier, even after the server sent the whole
+    /// list of refused connections again.
     #[error(
         "the device refuses {refused} connections, and acknowledged {acknowledged}: its memory loses revocations. Repair it; \
          `tegmen delegation reset` ends all its sessions"
@@ -65,7 +65,7 @@ pub(super) enum Failed {
     Forgets {
         /// The number of connections that the device refuses.
         refused: u16,
-        /// The number of connections whose refusal the device acknowledged.
+        /// The number of revoked connections for which the device has acknowledged that it refuses them.
         acknowledged: usize,
     },
     /// The server itself failed.

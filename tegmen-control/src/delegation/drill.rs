@@ -8,7 +8,7 @@ use tegmen_base::secret::Secret;
 use tegmen_delegation::PSK_LEN;
 use tegmen_store::Store;
 
-/// A device that belongs to a compromised server.
+/// A device whose server was compromised, so that an intruder can reach the device with the keys of the server.
 #[derive(Debug)]
 pub struct Reachable {
     /// The name of the device.

@@ -29,8 +29,8 @@ pub struct ResetPreview {
     /// The number of connections that their peers opened with a ticket. These peers get another ticket when they return
     /// to the server, without a new authentication.
     pub return_by_ticket: usize,
-    /// The number of connections whose session the server sent to the device. These connections end: the peer
-    /// authenticates itself again, or the server opens the session again.
+    /// The number of connections that end with the present epoch, because the server sent their session to the device.
+    /// The peer must then authenticate itself again, or the server opens the session again.
     pub end: usize,
     /// The number of connections of the previous epoch whose peers have not returned yet. These peers must authenticate
     /// themselves again.

@@ -22,7 +22,8 @@ use tegmen_store::Store;
 pub struct Introduced {
     /// The connection of the device that opens the session. The peer of this connection is the other device.
     pub opener: ConnectionId,
-    /// The connection of the other device. The peer of this connection is the device that opens the session.
+    /// The connection of the device that accepts the session. The peer of this connection is the device that opens the
+    /// session.
     pub other: ConnectionId,
 }
 

@@ -267,16 +267,17 @@ impl InMemory {
         refused.into_iter().flatten().filter(|(_, told)| !**told).map(|(number, _)| *number).collect()
     }
 
-    /// Returns the number of connections of the present epoch whose refusal the device has acknowledged.
+    /// Returns the number of revoked connections of the present epoch for which the device has acknowledged that it
+    /// refuses them.
     pub(super) fn told(&self) -> usize {
         let refused = self.tag.and_then(|tag| self.refused.get(&tag));
         refused.into_iter().flatten().filter(|(_, told)| **told).count()
     }
 
     /// Records that all refused connections of the present epoch must be sent to the device again. The rows in the
-    /// store do not change, so they still contain the acknowledgements. So if the server restarts before the device has
-    /// acknowledged the refusals once more, the restarted server notices by itself that the device refuses fewer
-    /// connections than it acknowledged.
+    /// store still record that the device acknowledged these connections. If the server restarts before it has sent the
+    /// connections again, it reads the rows, and detects once more that the device refuses fewer connections than it
+    /// acknowledged.
     pub(super) fn is_forgotten(&mut self) {
         let refused = self.tag.and_then(|tag| self.refused.get_mut(&tag));
         refused.into_iter().flatten().for_each(|(_, told)| *told = false);
@@ -318,8 +319,9 @@ impl InMemory {
         self.returning.push_back(Returning { old, master, since, expires });
     }
 
-    /// Removes and returns the content of the ticket with which a peer returned. `old` is the connection of the peer's
-    /// ticket, and `master` is the master secret of the peer's session.
+    /// Removes the record of a peer that returned to the server with a ticket. Returns the content of this ticket;
+    /// `None` if there is no such record. `old` is the connection of the peer's ticket, and `master` is the master
+    /// secret of the peer's session.
     pub(super) fn take_returning(&mut self, old: Connection, master: &Secret<MASTER_LEN>) -> Option<Kept> {
         let is_it = |returning: &Returning| returning.old == old && same(returning.master.expose(), master.expose());
         let at = self.returning.iter().position(is_it)?;

@@ -23,7 +23,7 @@ const LOW: usize = 96;
 pub(super) enum Purpose {
     /// For the connection of a peer that authenticated itself.
     New,
-    /// For the connection of a peer that returned with a ticket of the previous epoch.
+    /// A number for the connection of a peer that returned to the server with a ticket of the previous epoch.
     Again,
 }
 

@@ -137,8 +137,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.want(device);
     }
 
-    /// Plans a conversation if the last one was not recent. The caller calls this function after a peer of the device
-    /// has authenticated itself at the server.
+    /// Plans a session with the device if the last successful contact was [`UNHEARD`] seconds ago or earlier. The
+    /// caller calls this function after a peer of the device has authenticated itself at the server.
     pub(super) fn want_if_unheard(&self, device: &Device) {
         let heard = device.state().contact.heard;
         if heard.is_none_or(|heard| heard.saturating_add(UNHEARD) <= self.now()) {
