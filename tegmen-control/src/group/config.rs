@@ -49,8 +49,8 @@ pub struct GroupConfig {
     /// The number of the last epoch, at least 2. The first epoch has the number 1, and each change begins the next
     /// epoch.
     pub last_epoch: u16,
-    /// Maximum number of SenderIDs in use at the same time, 1 to 256. One key may seal only a limited number of
-    /// records. This number is divided among the SenderIDs. A Group OSCORE group does not use it.
+    /// Maximum number of SenderIDs in use at the same time, 1 to 256. The maximum number of records that one key may
+    /// seal is divided among the SenderIDs. A Group OSCORE group does not use `senders`.
     pub senders: u16,
     /// The scheme of the signatures of records; `None` for a group without signatures. A Group OSCORE group has
     /// signatures.
@@ -242,7 +242,7 @@ pub enum GroupError {
          private key stays there"
     )]
     NoPublicKey(String),
-    /// The group has another protocol than the request.
+    /// The group has the protocol Axiom and the request is for a Group OSCORE group, or the reverse.
     #[error(
         "the group {0} has another protocol, Axiom or Group OSCORE, than the request: let the device join with the other one"
     )]

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The number of joins that one member of a group may make in a row.
+/// Maximum number of joins that one member of a group may make without a pause between them.
 const AT_ONCE: u32 = 4;
 /// Minimum number of entries in memory before entries without recent joins are removed.
 const REMEMBERED: usize = 1024;
 
-/// The limit for the joins of members: [`AT_ONCE`] joins in a row, and from then on one in each interval.
+/// The limit for the joins of each member: [`AT_ONCE`] joins without a pause, and after them one join in each interval.
 pub(super) struct Joins {
     interval: Duration,
     members: Mutex<Members>,
@@ -17,8 +17,8 @@ pub(super) struct Joins {
 
 #[derive(Default)]
 struct Members {
-    /// The time from which a member may again join [`AT_ONCE`] times in a row. The key has the name of the group and
-    /// the name of the member.
+    /// The time from which a member may again join [`AT_ONCE`] times without a pause. The key has the name of the group
+    /// and the name of the member.
     free: HashMap<(String, String), Instant>,
     /// The number of entries at which entries without recent joins are removed the next time.
     most: usize,

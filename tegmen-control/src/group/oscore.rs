@@ -2,11 +2,11 @@
 //!
 //! Each change of a group begins an epoch, and each epoch has its own Group Identifier and its own Master Secret. Both
 //! are derived from the rows that an Axiom group has too: the identity of the group, the number of the epoch, and the
-//! seed, which only the controller knows. So the guard of a group protects them after the restore of a backup, and two
-//! controllers of one store never give different keys the same name.
+//! seed, which only the controller knows. So the controller detects a restored backup in the same way as for an Axiom
+//! group, and two controllers of one store never use the same Group Identifier for different Master Secrets.
 //!
-//! A Sender ID is a number that the group counts upwards, and the count is in the head of the group. So no Sender ID is
-//! given twice during the life of a group.
+//! The Sender IDs of a group are consecutive numbers. The main row of the group contains the next number. So the
+//! controller gives no Sender ID twice while the group exists.
 
 use super::GroupIdentity;
 use super::config::{GroupConfig, GroupError};
@@ -64,7 +64,8 @@ impl OscoreMember {
         Self { id: (!roles.monitor).then_some(id), roles: roles.number() as u8, credential }
     }
 
-    /// Returns the credential in the form of a response; `None` for a monitor, which has no Sender ID.
+    /// Returns the Sender ID, the roles and the credential of the member, for a response of the Group Manager. Returns
+    /// `None` for a monitor, which has no Sender ID.
     pub(super) fn cred(&self) -> Option<OscoreCred> {
         let credential = from_hex(self.credential.as_deref()?)?;
         Some(OscoreCred { id: sender_id_of(self.id?), roles: Roles::of_number(self.roles.into())?, credential })
@@ -75,7 +76,7 @@ impl OscoreMember {
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SenderIds {
-    /// The number of Sender IDs that were given to members, and so the number of the next one.
+    /// The number of Sender IDs that the controller has given to members. It is also the number of the next Sender ID.
     pub(super) given: u32,
     /// The Sender IDs that became stale, each set with the epoch in which they were valid last, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -90,8 +91,8 @@ impl SenderIds {
         *self == Self::default()
     }
 
-    /// Returns the next Sender IDs, after `given` further ones were given and the IDs in `stale` became stale in the
-    /// epoch `epoch`.
+    /// Returns the state of the Sender IDs after a change of the group. The change gives `given` further Sender IDs to
+    /// members. The Sender IDs in `stale` are valid for the last time in the epoch `epoch`.
     pub(super) fn after(&self, given: u32, epoch: u16, stale: Vec<u32>) -> Self {
         let mut next = Self { given: self.given.saturating_add(given), ..self.clone() };
         if !stale.is_empty() {
@@ -103,7 +104,8 @@ impl SenderIds {
         next
     }
 
-    /// Returns the Sender IDs that became stale in the epoch `since` and later ones; `None` if this is not known.
+    /// Returns the stale Sender IDs that were valid last in the epoch `since` or in a later epoch; `None` if they are
+    /// not all stored any more.
     pub(super) fn stale_since(&self, since: u16) -> Option<Vec<Vec<u8>>> {
         let ids = self.stale.iter().filter(|(epoch, _)| *epoch >= since).flat_map(|(_, ids)| ids);
         (since > self.forgotten).then(|| ids.copied().map(sender_id_of).collect())

@@ -30,8 +30,8 @@ pub struct Pace {
     pub interval: Duration,
     /// The number of repetitions of the messages of the last change; with 0 the messages are sent once.
     pub repetitions: u8,
-    /// The time before the first repetition. The time before each further repetition is twice as long as the previous
-    /// one.
+    /// The time between the first transmission of the messages and their first repetition. The time before each further
+    /// repetition is twice as long as the time before the previous repetition.
     pub wait: Duration,
 }
 
@@ -88,7 +88,8 @@ struct Waiting {
     from_rows: bool,
     /// The changes whose messages still have to be sent, the oldest first.
     passes: VecDeque<Pass>,
-    /// True if a change was dropped. The value is false again when all messages have been sent.
+    /// True if a change was dropped. The value is false again when all messages of the group have been sent, with their
+    /// repetitions.
     left_out: bool,
 }
 
@@ -118,7 +119,7 @@ struct Pass {
 struct Position {
     /// The number of complete rounds. In a round, the controller sends each message of the change once.
     round: u8,
-    /// The number of messages of the change that the controller has sent since the last complete round.
+    /// The number of messages of the change that the controller has sent in the present round.
     sent: usize,
 }
 
@@ -132,7 +133,7 @@ pub(super) struct Due {
     at: Position,
 }
 
-/// The next work of the task that sends the messages.
+/// The next work of the task that sends the rekey messages in the queue.
 pub(super) enum Next {
     /// Send this message, and then call [`Outbox::sent`].
     Message(Due),
@@ -197,7 +198,7 @@ impl Outbox {
         self.queue().forget(group);
     }
 
-    /// Returns the next work of the task that sends the messages.
+    /// Returns the next work of the task that sends the rekey messages in the queue.
     pub(super) fn next(&self, now: Instant) -> Next {
         self.queue().next(now)
     }
@@ -226,11 +227,11 @@ impl Outbox {
     }
 }
 
-/// The changes that one call dropped from the queue.
+/// The changes whose messages one call of [`Queue::put`] dropped from the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct LeftOut {
     changes: usize,
-    /// True if this is the first call that drops changes of the group after all messages of the group were last sent.
+    /// True if no earlier call has dropped changes of the group since the queue last contained no message of the group.
     is_first: bool,
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tegmen_base::crypto::Crypto;
 use tegmen_store::Store;
 
-/// All groups are checked once in each interval. The interval is the `period` of [`rekey_periodically`] divided by this
-/// number, but at least [`SHORTEST`] and at most [`LONGEST`].
+/// The number of checks of each group in one `period` of [`rekey_periodically`]. The interval between two checks is at
+/// least [`SHORTEST`] and at most [`LONGEST`].
 const PARTS: u32 = 8;
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(600);

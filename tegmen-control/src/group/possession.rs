@@ -33,7 +33,8 @@ impl Challenges {
     }
 
     /// Checks the signature in a request to join: it proves that the device has the private key of the public key in
-    /// the request. The signature covers the scope of the request and a nonce of this server. Returns the public key.
+    /// the request. The signature covers the scope of the request and the nonce of the challenge. Returns the public
+    /// key.
     pub(super) fn check(
         &self,
         (who, group): (&str, &str),

@@ -172,7 +172,7 @@ pub(super) fn read_path(leaf: u32, value: &Value) -> Result<Nodes, String> {
     if rest.is_empty() && count == secrets.len() { Ok(nodes) } else { Err("it is no path from its leaf".to_owned()) }
 }
 
-/// Returns the secrets of a path in the form of the path's row: see [`read_path`].
+/// Returns the value of the row that contains the secrets of a path: see [`read_path`].
 pub(super) fn path_value(nodes: &Nodes) -> Value {
     let secrets = || nodes.iter().filter_map(|(_, secret)| secret.as_ref());
     let mut bytes = Zeroizing::new(Vec::with_capacity(nodes.len().saturating_mul(KEY_LEN).saturating_add(1)));

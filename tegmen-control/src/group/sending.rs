@@ -1,4 +1,4 @@
-//! The task that sends the messages of a controller.
+//! The task that sends the rekey messages of a controller of groups.
 
 use super::config::GroupError;
 use super::controller::Controller;
@@ -13,7 +13,7 @@ use tegmen_host::group::Group;
 use tegmen_store::Store;
 use tokio::net::UdpSocket;
 
-/// The time after which the task asks the controller again for messages that the controller could not make.
+/// The time after which [`send`] asks the controller again for rekey messages that the controller could not make.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// The times at which a controller sends messages, and the network interfaces that it uses.
@@ -85,7 +85,7 @@ async fn make_again<S: Store, C: Crypto>(controller: &Controller<S, C>, outbox: 
     }
 }
 
-/// The sockets with which the task sends messages.
+/// The sockets with which [`send`] sends the rekey messages of the groups.
 struct Sockets<'a> {
     sending: &'a Sending,
     /// The open sockets. The key has two values: the outgoing interface, and a flag that is true for IPv6.

@@ -195,7 +195,8 @@ enum Asked {
         node: Option<String>,
     },
     Number,
-    /// The members whose public keys or credentials are wanted, in the form of the payload; empty for all members.
+    /// A request for the public keys or credentials of members. The value is the payload of the request, which names
+    /// the members; it is empty for all members.
     Creds(Vec<u8>),
     ManagerCred,
     Stale(u16),
@@ -208,9 +209,9 @@ enum Asked {
 }
 
 impl<S: Store> GroupServer<S> {
-    /// Makes the server of a controller. `authority` has the rights of the peers, and `on_event` receives the events.
-    /// Each join of a member begins an epoch, and the number of epochs is limited. So a member may join a group four
-    /// times in a row, and after that once in each [`JOIN_INTERVAL`].
+    /// Makes the server of a controller. `authority` knows the name and the rights of each peer, and `events` receives
+    /// the events. Each join of a member begins an epoch, and the number of epochs is limited. So a member may join a
+    /// group four times without a pause, and after that once in each [`JOIN_INTERVAL`].
     pub fn new(
         controller: Arc<Controller<S>>,
         authority: Arc<dyn Authority>,
@@ -220,8 +221,8 @@ impl<S: Store> GroupServer<S> {
         Self { controller, authority, events, joins: Arc::new(Joins::new(JOIN_INTERVAL)), challenges }
     }
 
-    /// Sets the interval of the limit for joins: a member may join a group four times in a row, and then once in each
-    /// interval. Zero removes the limit.
+    /// Sets the interval of the limit for joins: a member may join a group four times without a pause, and then once in
+    /// each interval. Zero removes the limit.
     #[must_use]
     pub fn with_join_interval(mut self, interval: Duration) -> Self {
         self.joins = Arc::new(Joins::new(interval));
@@ -591,7 +592,7 @@ fn check_format<'a>(request: &'a Request<'_>) -> Result<&'a [u8], Code> {
     }
 }
 
-/// Makes the response to a request to join. The peer has this node in the group.
+/// Makes the response to a request to join. The peer has the leaf `leaf` of the key tree of the group `group`.
 fn joined(code: Code, (group, leaf): (&str, u32), keys: &[u8]) -> Reply {
     let reply = Reply::new(code).location(&format!("/{GROUPS}/{group}/nodes/{leaf}"));
     reply.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into()).payload(keys)

@@ -47,14 +47,15 @@ pub struct Change {
     pub(super) paths: Vec<Path>,
 }
 
-/// New secrets for the nodes from a leaf towards the root. The path ends below the first node that also gets a secret
-/// from a later path of the change.
+/// New secrets for the nodes from a leaf towards the root. A change of the group has one path for each member that
+/// joins, leaves or gets new secrets. If two paths of a change have a node in common, only the later path has a secret
+/// for this node, and the earlier path ends below it.
 pub(super) struct Path {
     pub(super) leaf: u32,
     /// True if the member at the leaf checks signatures.
     pub(super) checks_signatures: bool,
-    /// The nodes from the leaf upwards. If the change evicts the member, the lowest nodes have no secret, because no
-    /// member is below them.
+    /// The nodes of the key tree from the leaf upwards. If the change evicts the member at the leaf, the lowest nodes
+    /// have no secret, because no other member is below them.
     pub(super) nodes: Nodes,
 }
 
@@ -252,8 +253,9 @@ impl KeyTree {
         master_secret::<C>(&self.group, self.epoch, &secret_of::<C>(&self.seed, self.epoch))
     }
 
-    /// Plans that a member joins. All secrets that the member gets are new. After the change, [`Self::admit`] returns
-    /// the parameters of the member. A member that does not check signatures gets separate rekey messages.
+    /// Returns a planned change in which a new member joins. All secrets that the member gets are new. After the
+    /// change, [`Self::admit`] returns the parameters of the member. A member that does not check signatures gets
+    /// separate rekey messages.
     ///
     /// # Errors
     /// [`Refused::Full`], [`Refused::LastEpoch`].
@@ -262,7 +264,8 @@ impl KeyTree {
         self.admit_all(crypto, &[(leaf, checks_signatures)])
     }
 
-    /// Plans that a member gets new secrets, as if the member had left and joined again.
+    /// Returns a planned change in which the member at `leaf` gets new secrets, as if the member had left and joined
+    /// again.
     ///
     /// # Errors
     /// [`Refused::NoMember`], [`Refused::LastEpoch`].
@@ -276,9 +279,9 @@ impl KeyTree {
         self.free.iter().copied().chain(self.unused..self.leaves().saturating_mul(2))
     }
 
-    /// Plans that members join in one epoch. Each element of `members` is a leaf, and a flag that is true if the member
-    /// at this leaf checks signatures. All leaves must differ. A leaf is [free](Self::free_leaves), or belongs to a
-    /// member, which then gets new secrets.
+    /// Returns a planned change in which `members` join, in one new epoch. Each element of `members` is a leaf, and a
+    /// flag that is true if the member at this leaf checks signatures. All leaves must differ. A leaf is
+    /// [free](Self::free_leaves), or belongs to a member, which then gets new secrets.
     ///
     /// # Errors
     /// [`Refused::LastEpoch`].
@@ -294,13 +297,13 @@ impl KeyTree {
             }
             Path { leaf, checks_signatures, nodes }
         };
-        // The last path reaches the root, and the others end where they meet a later one.
+        // The last path reaches the root. Each other path ends below the first node that is also on a later path.
         let mut paths: Vec<Path> = members.iter().rev().map(of).collect();
         paths.reverse();
         Ok(Change { epoch, paths })
     }
 
-    /// Plans that a member leaves. All secrets that the member had are replaced.
+    /// Returns a planned change that evicts the member at `leaf`. The change replaces all secrets that the member had.
     ///
     /// # Errors
     /// [`Refused::NoMember`], [`Refused::LastEpoch`].
@@ -310,7 +313,8 @@ impl KeyTree {
         Ok(Change { epoch, paths: vec![self.vacate(crypto, leaf)] })
     }
 
-    /// Plans the next epoch with the same members. This change has one message for all members.
+    /// Returns a planned change that begins the next epoch with the same members. This change has one message for all
+    /// members.
     ///
     /// # Errors
     /// [`Refused::LastEpoch`].
@@ -417,8 +421,8 @@ impl KeyTree {
         if usize::from(next) < self.chain.len() { Ok(next) } else { Err(Refused::LastEpoch) }
     }
 
-    /// Makes the path of an eviction. A node above the leaf gets a new secret if another member is still below this
-    /// node.
+    /// Makes new secrets for the nodes above `leaf`, the leaf of a member that is evicted. A node gets a new secret
+    /// only if another member is still below this node.
     fn vacate<C: Crypto>(&self, crypto: &mut C, leaf: u32) -> Path {
         let mut is_below = false;
         let mut nodes = vec![(leaf, None)];

@@ -37,8 +37,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         read(group, group.member(member)?)
     }
 
-    /// Returns the keys of the current epoch for a member of a Group OSCORE group, with its Sender ID, and the number of
-    /// its node.
+    /// Returns the keys of the current epoch for a member of a Group OSCORE group, with the member's Sender ID, and the
+    /// number of the member's leaf in the key tree. The path of the member's resource contains this number.
     ///
     /// # Errors
     /// [`GroupError::NoMember`], [`GroupError::OtherProtocol`], and the errors of [`Self::show`].
