@@ -208,8 +208,9 @@ impl<S: Store> Service<S> {
         Ok(Decided { outcome, session, now })
     }
 
-    /// Makes the session identity of a decision durable, and writes the line of the log. Uploads the token if the
-    /// decision demands an upload. Decides again if another server changed the policy or a device meanwhile.
+    /// Stores the session identity that the decision `decided` accepts, and writes the line about the decision into the
+    /// audit log. Uploads the token if the decision demands an upload. Decides again if another server changed the
+    /// policy or a device meanwhile.
     async fn bind(&self, path: Path, asker: Option<&str>, payload: &[u8], mut decided: Decided) -> Reply {
         let who = asker.unwrap_or_default();
         for _ in 0..DECISIONS {
@@ -464,7 +465,8 @@ impl<S: Store> Service<S> {
         Ok(())
     }
 
-    /// Returns the audit log. A caller records in it the operators' changes that do not concern the state.
+    /// Returns the audit log. If an operator makes a change that this service does not make, for example a change of a
+    /// group, the caller writes the line about this change into the log.
     pub const fn audit(&self) -> &AuditLog {
         &self.audit
     }
@@ -537,7 +539,8 @@ fn granted(who: String, message: String) -> Record {
 }
 
 /// Returns a function that the audit log calls with the result of writing a line. If the line is durable, the function
-/// passes `reply` to `respond`. Otherwise it passes a 5.03 response, which `made` converts.
+/// passes `reply` to `respond`. Otherwise it passes a 5.03 response. `made` converts this response to the type of
+/// `reply`.
 fn then<T: Send + 'static>(reply: T, made: fn(Reply) -> T, respond: impl FnOnce(T) + Send + 'static) -> Then {
     Box::new(move |written| respond(written.map_or_else(|not_written| made(later(&not_written)), |()| reply)))
 }

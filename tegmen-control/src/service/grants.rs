@@ -142,5 +142,5 @@ impl Shared {
 const GATHERING: Duration = Duration::from_millis(2);
 /// If fewer grants than this are in progress after a commit, the next grant does not wait for further grants.
 const MANY: usize = 8;
-/// The number of waiting grants that are committed at once, without waiting for further grants.
+/// If at least this number of grants wait, they are committed immediately, without a pause for further grants.
 const MOST_GATHERED: usize = 256;

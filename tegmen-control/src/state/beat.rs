@@ -18,8 +18,8 @@ use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
 
 /// The time between the beginnings of two beats. A beat is a write by which the server checks that its view is current.
 const EVERY: Duration = Duration::from_secs(1);
-/// The pause after a failed beat: a write by which the server checks that its view is current, and which the store did
-/// not accept.
+/// The pause after a beat that the store did not accept. A beat is a write by which the server checks that its view is
+/// current.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// The view, which is the copy of the store in memory, and the function that receives the events of the state.
@@ -57,20 +57,21 @@ pub(super) enum Step {
     Travels(Instant, Revision),
 }
 
-/// The error that the store was replaced by another one, or has returned to an earlier state. The store then has lower
-/// revisions than the view.
+/// The error that the store was replaced by another one, or has returned to an earlier state. The store then gives a
+/// new write no higher revision than that of the view, which is the copy of the store in memory.
 pub(super) struct WentBack;
 
 impl<S: Store> Beat<S> {
-    /// Makes the value that writes to `store` every second, to check that the view is current. Returns `None` if no
-    /// other server changes the store: the view is then always current.
+    /// Makes a [`Beat`], which writes to `store` every second, to check that the view (the copy of the store in memory)
+    /// is current. Returns `None` if no other server changes the store: the view is then always current.
     pub(super) fn on(store: &S) -> Option<Self> {
         let step = Step::Rests(Instant::now());
         store.is_shared().then(|| Self { store: store.clone(), step, has_failed: false, has_ended: false })
     }
 
-    /// Makes all steps of the beat that are possible without waiting. Returns the time at which the caller must call
-    /// this function again. If the store answers before this time, it wakes `cx`, and the caller must call at once.
+    /// Begins or continues the regular write to the store, and does each step that is possible without waiting. Returns
+    /// the time at which the caller must call this function again. If the store answers before this time, it wakes
+    /// `cx`, and the caller must call at once.
     ///
     /// # Errors
     /// [`WentBack`] if the store returned to an earlier state.

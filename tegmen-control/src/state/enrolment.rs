@@ -157,7 +157,8 @@ fn value(enrolment: &Enrolment, key: &OneTimeKey) -> Value {
     Value::Secret(bytes)
 }
 
-/// Returns the device that a request registers. If the request is not valid, returns a text that names the correction.
+/// Returns the device that a request registers. If the request is not valid, returns a text that describes the correct
+/// request.
 fn registered(request: &Request<'_>, party: OwnedParty) -> Result<NewDevice, String> {
     let (kind, value) = (request.kind, request.value);
     if let Some(credential) = value.try_into().ok().and_then(|digest| Credential::of(kind, Some(digest))) {
@@ -171,7 +172,7 @@ fn registered(request: &Request<'_>, party: OwnedParty) -> Result<NewDevice, Str
 
 impl<S: Store> State<S> {
     /// Allows a device that is not registered to enrol with the one-time key `key`. Stores a hash and a session key,
-    /// which are derived from `key`. If an earlier one-time key for this name exists, `key` replaces it.
+    /// which are derived from `key`. If an earlier one-time key for the name of this device exists, `key` replaces it.
     ///
     /// # Errors
     /// [`StateError::NameTaken`] or [`StateError::Store`].

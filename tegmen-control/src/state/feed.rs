@@ -20,7 +20,7 @@ const MOST: usize = 256;
 /// The pause after an error of the store.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The data that the thread and its owner share.
+/// The data that the thread of a [`Feed`] shares with the owner of the feed.
 pub(super) struct Shared {
     view: Mutex<View>,
     waiting: Mutex<Vec<(Revision, Promise<()>)>>,
@@ -66,7 +66,8 @@ impl Shared {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns an answer that arrives as soon as the view has the changes up to this revision.
+    /// Returns an answer that arrives as soon as the view, the copy of the store in memory, contains all changes up to
+    /// `revision`.
     pub(super) fn reached(&self, revision: Revision) -> Answer<()> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if self.view().at() >= revision {

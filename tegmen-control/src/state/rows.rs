@@ -9,7 +9,7 @@
 //! access/session/+HEX         many session identities (CBOR), in a store of one server; HEX is the number of the row
 //! access/revoked/HEX          a revoked token, by its hash: until when, whom it concerns
 //! access/enrolment/NAME       a device that may enrol: its one-time key as hash and derived key, sealed
-//! access/beat                 nothing; servers that share the store write it so that each knows the age of its view
+//! access/beat                 empty; servers of one store write it to check that their rows in memory are current
 //! ```
 
 use super::device::Known;
@@ -128,7 +128,7 @@ pub struct AcceptedSession {
 }
 
 impl AcceptedSession {
-    /// Returns the time until which the identity is remembered.
+    /// Returns the time until which the server remembers this accepted session identity.
     pub(super) fn end(&self) -> Instant {
         Instant::from_micros(self.until.saturating_mul(1_000_000))
     }

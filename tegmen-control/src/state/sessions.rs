@@ -23,17 +23,17 @@ const LEASE_ROWS: u32 = 4096;
 /// The data that a server needs to write rows with accepted session identities into the store.
 pub(super) struct SessionRows {
     lease: Mutex<Option<SessionLease>>,
-    /// The duration of a lease. It is [`LEASE_AGE`] longer than the time for which the server remembers a session
-    /// identity. So each row exists for at least that time, even a row that gets the lease when the lease is
-    /// [`LEASE_AGE`] old.
+    /// The duration of a lease of the store, which deletes the rows of a lease when the lease ends. The duration is
+    /// [`LEASE_AGE`] longer than the time for which the server remembers a session identity. So the row of a session
+    /// identity exists for at least that time, even if the row gets a lease that is already [`LEASE_AGE`] old.
     ttl: Duration,
     /// The number of the next row that [`State::bind_many`] writes. One such row contains many session identities, and
     /// its key contains its number.
     next: AtomicU64,
 }
 
-/// The lease of the store that new rows with session identities get now. The store deletes these rows when the lease
-/// ends.
+/// The present lease for rows with session identities: each new row gets this lease. The store deletes the rows when
+/// the lease ends.
 #[derive(Clone, Copy)]
 struct SessionLease {
     id: LeaseId,
@@ -64,7 +64,7 @@ impl ManySessions {
         rows::add_session(&mut self.0, session);
     }
 
-    /// Returns true if one more identity fits into the row.
+    /// Returns true if one more session identity fits into the row with these session identities.
     pub(crate) const fn has_room(&self) -> bool {
         self.0.len() <= MAX_VALUE - rows::LONGEST_SESSION
     }

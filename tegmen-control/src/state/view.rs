@@ -48,7 +48,7 @@ pub struct View {
     /// The devices whose part of the revocation list changed since the last call of [`Self::take_concerned`].
     concerned: BTreeSet<String>,
     lifetime: u64,
-    /// The number for the key of the next row that contains many session identities.
+    /// The number of the next row that contains many session identities. The key of the row contains this number.
     pub(super) next_sessions: u64,
 }
 
@@ -427,8 +427,8 @@ pub(super) struct Loading {
 }
 
 impl Loading {
-    /// Begins a view without rows. `at` is the revision of the store that the view will have. `lease` is the time for
-    /// which the view counts as current; `None` if no other server changes the store.
+    /// Begins a view without rows. `at` is the revision of the store up to which the view will contain all changes.
+    /// `lease` is the time for which the view counts as current; `None` if no other server changes the store.
     pub(super) fn new(at: Revision, bounds: &Bounds, lease: Option<Lease>) -> Self {
         let view = View {
             at,
