@@ -295,7 +295,7 @@ impl Tokens {
         drop(crypto);
         let contexts = &self.0.contexts;
         let recipient_id = contexts.choose(&candidates, &theirs.recipient_id);
-        // If another request takes the ID meanwhile, the client asks again.
+        // If another request takes the Recipient ID first, the client must send its request again.
         let recipient_id = recipient_id.ok_or(Refusal::Busy { seconds: 1 })?;
         let nonces = Nonces { client: &theirs.nonce, server: &nonce };
         let file = material.context(&nonces, &theirs.recipient_id, &recipient_id).map_err(|_| Refusal::NoContext)?;

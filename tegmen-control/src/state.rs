@@ -195,8 +195,8 @@ const PAGE: usize = 1000;
 /// The changes that an operator makes to a device. If a field is `None`, the device keeps its present value.
 #[derive(Debug, Default)]
 pub struct Change {
-    /// The device with its new credential and its new tags. The name of the device cannot change, so the name in this
-    /// value must be the present one.
+    /// The device with its new credential and its new tags. The name of the device cannot change, so this value must
+    /// contain the present name.
     pub proof: Option<NewDevice>,
     /// The new tags of the device. If `proof` is given too, these tags are used, and not those in `proof`.
     pub tags: Option<Vec<String>>,
@@ -231,7 +231,7 @@ impl<S: Store> State<S> {
         let mut page = store.scan(scan.clone()).await?;
         let mut loading = Loading::new(page.at, &bounds, lease);
         while let Some(next) = scan.following(&page) {
-            // The store reads the next page while this one is decoded.
+            // The store reads the next page while the server decodes `page`.
             let reading = store.scan(next.clone());
             loading.take(page.entries)?;
             page = reading.await?;

@@ -195,7 +195,7 @@ async fn ask(server: &Session, request: &IntrospectionRequest) -> Result<Claims,
     match code {
         Code::CREATED => {}
         Code::UNAUTHORIZED => return Err(NotGranted::NotADevice),
-        // A response without Max-Age has one of 60 seconds (RFC 7252, section 5.10.5).
+        // The default of Max-Age is 60 seconds (RFC 7252, section 5.10.5).
         Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE => {
             return Err(NotGranted::Later { code, seconds: max_age.unwrap_or(60) });
         }

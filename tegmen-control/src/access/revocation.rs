@@ -271,7 +271,7 @@ impl RevocationList {
         let available = last.saturating_add(1).saturating_sub(next).min(most);
         let batch = available.min(self.bounds.batch.max(1) as u64);
         let more = available > batch;
-        // The eldest of the latest `available` ones, and of these the latest first.
+        // The answer has the oldest `batch` of the latest `available` updates, the latest of them first.
         let begin = last.saturating_add(1).saturating_sub(available);
         let skip = begin.saturating_sub(updates.first) as usize;
         let mut chosen: Vec<Update> = updates.kept.iter().skip(skip).take(batch as usize).cloned().collect();

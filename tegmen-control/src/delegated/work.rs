@@ -54,7 +54,7 @@ impl DelegatedDevice {
         }
     }
 
-    /// Returns true if this is an earlier session with the device's server, and not the last one.
+    /// Returns true if `session` is a session with the device's server, and the server has opened a later session.
     fn is_earlier(&self, session: &tegmen_host::server::Session) -> bool {
         let last = self.state().server.as_ref().map(|(id, _)| *id);
         self.is_server_principal(session.principal) && last.is_some_and(|last| last != session.id)

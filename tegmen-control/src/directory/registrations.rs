@@ -278,7 +278,7 @@ impl Directory {
             }
             let is_clear = |owner: &Owner| matches!(owner, Owner::Address(_));
             let clear = self.registrations.values().filter(|registration| is_clear(&registration.owner)).count();
-            // Senders in clear can forge their addresses. They leave half of the places to others.
+            // Senders without protection can forge their addresses. So they may use only half of the registrations.
             if is_clear(&owner) && clear >= self.bounds.registrations.div_ceil(2) {
                 return Err(DirectoryError::Full);
             }
@@ -346,7 +346,7 @@ impl Directory {
         found.lifetime = lifetime.unwrap_or(found.lifetime);
         found.until = now.after(Duration::from_secs(found.lifetime.into()));
         let before = (found.base.clone(), found.attributes.clone());
-        // A base that was given stays until another one is given (RFC 9176, section 5.3.1).
+        // A base URI from a request stays until another request contains a base URI (RFC 9176, section 5.3.1).
         if base.is_some() || !found.has_base {
             found.base = address;
         }

@@ -223,10 +223,11 @@ impl<S: Store, C: Crypto> Controller<S, C> {
                 crypto.random(seed.expose_mut());
             }
             match self.write_new((name, &config), (&identity, &seed), &first).await {
-                // The name is taken meanwhile, or another controller has deleted the rows as those of no group.
+                // Another controller has created a group of this name, or has deleted the new rows as the rest of a
+                // failed attempt.
                 Err(StoreError::Conflict { .. }) => {}
                 written => {
-                    // The one in memory may be an earlier group of this name, which another controller has deleted.
+                    // The group in memory may be an earlier group of this name, which another controller has deleted.
                     if let Ok(place) = self.place(name).await {
                         *place.group.lock().await = None;
                     }
@@ -327,7 +328,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             false => Ok(Step { change: Some(group.tree.rekey()?), ..Step::default() }),
         });
         match rekeying.await {
-            // Another controller has begun an epoch meanwhile.
+            // Another controller has begun an epoch during this call.
             Err(GroupError::Changed(_)) => Ok(None),
             rekeying => rekeying.map(Some),
         }
@@ -465,8 +466,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self.store.commit(Transaction::default().delete(mark)).await.map(drop)
     }
 
-    /// Returns at most `most` names of groups, in the order of the names. The first name is the next one after `after`,
-    /// or the first of all if `after` is `None`.
+    /// Returns at most `most` names of groups, in the order of the names. The first returned name is the next name
+    /// after `after`, or the first of all names if `after` is `None`.
     ///
     /// # Errors
     /// [`GroupError::Store`].
@@ -544,7 +545,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     }
 
     /// Returns a group as [`Self::show`] does, but with at most `most` members. The members are in the order of their
-    /// names. The first one follows the name `after`, or is the first of all if `after` is `None`.
+    /// names. The first returned member is the next member after the name `after`, or the first of all members if
+    /// `after` is `None`.
     ///
     /// # Errors
     /// The errors of [`Self::show`].
@@ -652,8 +654,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     }
 
     /// Returns the scheme of the signatures of a group; `None` if the group has no signatures. If the group is loaded,
-    /// the scheme comes from the memory of this controller. The scheme is wrong if another controller has meanwhile
-    /// replaced the group by another group of the same name. An admission then fails.
+    /// the scheme comes from the memory of this controller. The scheme is wrong if another controller has replaced the
+    /// group by another group of the same name. An admission then fails.
     ///
     /// # Errors
     /// The errors of [`Self::show`].

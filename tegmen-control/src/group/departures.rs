@@ -38,8 +38,8 @@ struct Departures<'a, S, C> {
 }
 
 impl<S: Store, C: Crypto> Departures<'_, S, C> {
-    /// Evicts the members whose device was already disabled or removed. Then waits for further such devices, and evicts
-    /// their members. Returns only after an error.
+    /// Evicts the members whose device was already disabled or removed. Then waits until further devices are disabled
+    /// or removed, and evicts their members. Returns only after an error.
     async fn follow(&self) -> Result<std::convert::Infallible, GroupError> {
         let mut after = self.service.state().newest().await?;
         for group in self.controller.names().await? {

@@ -112,8 +112,8 @@ impl SenderIds {
     }
 }
 
-/// Checks the credential of a device that joins: a CWT Claims Set with a key on the curve of the group. If it names a
-/// device, it names this one.
+/// Checks the credential of a device that joins: a CWT Claims Set with a key on the curve of the group. If the
+/// credential contains the name of a device, the name must be `name`.
 pub(super) fn check_credential(config: &GroupConfig, name: &str, credential: &[u8]) -> Result<(), GroupError> {
     let is_of_curve = key_of_ccs(credential).is_some_and(|key| Some(key.curve()) == curve(config));
     let is_ours = subject_of(credential).is_none_or(|subject| subject == name);

@@ -211,7 +211,8 @@ impl Outbox {
         self.queue().sent(due, is_sent, pace, now);
     }
 
-    /// Waits until all messages of this epoch were sent once. Returns at once if the queue does not contain them.
+    /// Waits until all messages of this epoch were sent once. Returns immediately if the queue does not contain these
+    /// messages, or if they were already sent once.
     pub(super) async fn first_sent(&self, group: &str, epoch: u16) {
         let receiver = {
             let mut queue = self.queue();
@@ -309,7 +310,7 @@ impl Queue {
     fn sent(&mut self, due: &Due, is_sent: bool, pace: &Pace, now: Instant) {
         let Some(waiting) = self.groups.get_mut(&due.group) else { return };
         let has_later = waiting.passes.len() > 1;
-        // Another change may have replaced this one meanwhile.
+        // The change of `due` may have been dropped or replaced while its message was being sent.
         let is_it = |pass: &&mut Pass| (pass.epoch, pass.at) == (due.epoch, due.at);
         let Some(pass) = waiting.passes.front_mut().filter(is_it) else { return };
         pass.has_failed |= due.message.to.ip().is_multicast() && !is_sent;

@@ -135,7 +135,7 @@ impl Sockets<'_> {
             Some(socket) => socket,
             None => UdpSocket::from_std(route.by.socket(None)?)?,
         };
-        // A socket with an error is not used again: the interface may be another one of the same name.
+        // A socket with an error is not used again, because another interface may have the name of the interface now.
         socket.send_to(&message.bytes, route.to).await?;
         self.open.insert(key, socket);
         Ok(())

@@ -5,7 +5,7 @@
 //! GET    /ace-group/GROUP              the keys of the current epoch, for a member that missed one
 //! GET    /ace-group/GROUP/num          the number of the current epoch
 //! GET    /ace-group/GROUP/creds        the public keys of the other members, in a group with signatures
-//! FETCH  /ace-group/GROUP/creds        those of some members
+//! FETCH  /ace-group/GROUP/creds        the public keys of some members, in a group with signatures
 //! GET    /ace-group/GROUP/nodes/NODE   the keys of the current epoch, as GET /ace-group/GROUP
 //! DELETE /ace-group/GROUP/nodes/NODE   leaves
 //! ```

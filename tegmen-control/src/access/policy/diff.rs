@@ -173,7 +173,7 @@ impl<'p> Comparison<'p> {
     }
 
     /// Returns parties that match one of `patterns`: known parties, and example parties. Each pattern has one example
-    /// party that matches it, and further ones that also match a pattern in `others`.
+    /// party that matches it, and further example parties that also match a pattern in `others`.
     fn examples(&self, patterns: &[Pattern], others: &BTreeSet<&Pattern>) -> BTreeSet<OwnedParty> {
         let mut found = BTreeSet::new();
         for pattern in patterns {

@@ -188,7 +188,8 @@ fn party(key: &str, value: &Value<'_>) -> Result<OwnedParty, Mistake> {
 fn resource(key: &str, at: usize, text: &str) -> Result<Resource, Mistake> {
     let wrong = |message: String| (at, format!("{key}: {message}"));
     let rule = coap::Rule::parse(text).ok_or_else(|| wrong(format!("{}; this is \"{text}\"", coap::Rule::EXPECTED)))?;
-    // A beginning is continued by a segment, or by the rest of one.
+    // A path that ends with `*` stands for all paths with this beginning. The check below uses the path with `x` for
+    // the `*`.
     let path = rule.path.strip_suffix('*').map_or_else(|| rule.path.to_owned(), |beginning| format!("{beginning}x"));
     if path.contains('*') {
         return Err(wrong(format!("a * stands only at the end of a path; {} has one before", rule.path)));

@@ -83,8 +83,8 @@ pub struct AcceptedIdentity<'a> {
     pub token: Option<&'a [u8]>,
 }
 
-/// The identities that were accepted. A full table accepts nothing. If a full table removed identities before they
-/// expire, an attacker could fill the table, and an identity would be accepted twice.
+/// The table of the session identities that the server accepted. A full table accepts nothing. If a full table removed
+/// identities before they expire, an attacker could fill the table, and an identity would be accepted twice.
 pub struct Accepted {
     bounds: AcceptedBounds,
     /// The entries, in the order in which they were accepted. They expire in the same order.
