@@ -1,4 +1,5 @@
-//! A reader and a writer for CBOR maps with integer keys, which are the messages of groups and of access control.
+//! A reader and a writer for the messages of groups and of access control. Each message is a CBOR map whose keys are
+//! integers.
 
 use minicbor::data::Type;
 use minicbor::encode::Write;

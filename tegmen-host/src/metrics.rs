@@ -9,22 +9,23 @@ use std::time::SystemTime;
 /// The media type of [`render`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The counts of the service that runs a server. They are not in the [`Totals`] of the server.
+/// The state and the counts of the program that runs a server, such as `tegmen serve`. They are not in the [`Totals`]
+/// of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// The time at which the service started.
+    /// The time at which the program started.
     pub started: SystemTime,
-    /// True while the service takes requests: it has started, and has not begun to end.
+    /// True while the program takes requests: it has started, and has not begun to end.
     pub ready: bool,
     /// The number of times that the configuration was read again and accepted.
     pub reloads: u64,
     /// The number of times that the configuration was read again and refused.
     pub reloads_refused: u64,
-    /// The counts of the controller of groups, if the service has one.
+    /// The counts of the controller of groups, if the program has one.
     pub groups: Option<GroupTotals>,
-    /// The counts of the delegation server, if the service opens sessions in the name of devices.
+    /// The counts of the delegation server, if the program opens sessions in the name of devices.
     pub delegation: Option<DelegationTotals>,
-    /// The counts of the proxy, if the service has a proxy.
+    /// The counts of the proxy, if the program has a proxy.
     pub proxy: Option<ProxyCounts>,
 }
 
@@ -77,8 +78,8 @@ pub struct DelegationTotals {
     pub forgotten: u64,
 }
 
-/// Returns all counts of the server, and the counts of the service if there is one. The text contains no name of a peer
-/// and no identity.
+/// Returns all counts of the server as text, and the state and the counts of the program if `operation` contains them.
+/// The text contains no name of a peer and no identity.
 pub fn render(totals: &Totals, operation: Option<&Operation>) -> String {
     let mut text = String::new();
     if let Some(operation) = operation {
@@ -108,7 +109,7 @@ fn counter(text: &mut String, name: &str, help: &str, values: &[(&str, u64)]) {
     }
 }
 
-/// Writes the state of the service.
+/// Writes the state and the counts of the program that runs the server.
 fn write_operation(text: &mut String, operation: &Operation) {
     let started = operation.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let help = "Time at which the service started, since 1970.";

@@ -34,18 +34,20 @@ impl Shares {
         &self.held[self.hasher.hash_one(of(ip)) as usize % PREFIXES]
     }
 
-    /// Returns the number of entries that peers with the network prefix of `ip` occupy in the table or queue.
+    /// Returns the number of entries that peers with the network prefix of `ip` occupy in the table or queue to which
+    /// these counters belong.
     pub(crate) fn held(&self, ip: IpAddr) -> u32 {
         self.count(ip).load(Ordering::Relaxed)
     }
 
-    /// Adds one to the number of entries that peers with the network prefix of `ip` occupy in the table or queue.
+    /// Adds one to the number of entries that peers with the network prefix of `ip` occupy in the table or queue to
+    /// which these counters belong.
     pub(crate) fn take(&self, ip: IpAddr) {
         self.count(ip).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Subtracts one from the number of entries that peers with the network prefix of `ip` occupy in the table or
-    /// queue.
+    /// Subtracts one from the number of entries that peers with the network prefix of `ip` occupy in the table or queue
+    /// to which these counters belong.
     pub(crate) fn give_back(&self, ip: IpAddr) {
         self.count(ip).fetch_sub(1, Ordering::Relaxed);
     }

@@ -142,10 +142,10 @@ pub struct Resources {
 #[derive(Clone)]
 struct Set {
     by_path: BTreeMap<String, Resource>,
-    /// The paths that other applications of the server serve.
+    /// The paths that `/.well-known/core` also lists, because other applications of the same server serve them.
     others: Vec<ListedPath>,
     max_body: usize,
-    /// The number of changes since the first set, whose version is 0.
+    /// The number of changes of the resources since the first set, which has version 0.
     version: u64,
 }
 
@@ -317,7 +317,8 @@ impl Resources {
         }
     }
 
-    /// Serves an image: a status request or a block from the sender of the image, or a request for the file.
+    /// Answers a request for an image. The request asks for the status of a transfer, contains a block of the image, or
+    /// reads or replaces the whole file of the image.
     fn serve_image(
         &self,
         image: &Arc<Image>,

@@ -190,12 +190,14 @@ impl ServerResumption {
         ring.tick(crypto).or_else(|error| ring.reading.failed(error))
     }
 
-    /// Returns the counts of sessions with the server itself.
+    /// Returns the counts of tickets and session ids for sessions with the server itself, not for sessions in the name
+    /// of devices.
     pub(crate) fn counters(&self) -> ResumptionCounters {
         self.own.as_ref().map(|inner| inner.counts.read()).unwrap_or_default()
     }
 
-    /// Returns the counts of sessions in the name of devices.
+    /// Returns the counts of tickets and session ids for sessions that the server opens in the name of devices: see
+    /// [`Delegate`].
     pub(crate) fn device_counters(&self) -> ResumptionCounters {
         self.devices.as_ref().map(|devices| devices.counts.read()).unwrap_or_default()
     }

@@ -275,15 +275,15 @@ pub struct Totals {
     pub signatures: Signatures,
     /// The number of ClientHellos that the server dropped because they exceeded a limit of [`ServerSessions::hellos`].
     pub hellos_dropped: u64,
-    /// Bytes of the exchanges of all peers (see [`ServerCoap::max_exchange_bytes`]).
+    /// Memory of the exchanges of all peers, in bytes (see [`ServerCoap::max_exchange_bytes`]).
     pub exchange_bytes: usize,
     /// The number of requests that the server answered with 5.03, because it had no memory to store another reply.
     pub exchanges_refused: u64,
-    /// Bytes of the bodies of block-wise transfers in memory now.
+    /// Memory that bodies of block-wise transfers take now, in bytes.
     pub body_bytes: usize,
     /// The current number of observations.
     pub observations: usize,
-    /// Changes of the addresses of clients whose sessions have connection ids.
+    /// The counts of address changes of clients whose sessions have connection ids.
     pub address_changes: AddressChanges,
     /// The earliest expiry time of the server's certificates.
     pub certificate_expires: Option<SystemTime>,

@@ -12,11 +12,11 @@ use tegmen::identity::{PeerId, Principal};
 use tegmen::time::{Duration, Instant};
 use tegmen_accel::prefetch;
 
-/// Bytes of a handshake's buffer for outgoing data. The buffer holds a cookie (at most 255 bytes) or a PSK identity. In
-/// a handshake with public keys it holds a signature and a public key of RSA-4096.
+/// Size, in bytes, of a handshake's buffer for outgoing data. The buffer holds a cookie (at most 255 bytes) or a PSK
+/// identity. In a handshake with public keys it holds a signature and a public key of RSA-4096.
 const OUTGOING: usize = 1536;
-/// Bytes of a handshake's buffer for incoming fragments and early records. It holds the longest accepted certificate
-/// chain, and for each byte of the chain one bit that shows whether the byte has arrived.
+/// Size, in bytes, of a handshake's buffer for incoming fragments and early records. The buffer holds the longest
+/// accepted certificate chain, and for each byte of the chain one bit that shows whether the byte has arrived.
 const INCOMING: usize = 6144;
 
 /// Maximum number of paths whose entries one call of [`Slab::prefetch`] loads into the cache of the processor.
@@ -37,8 +37,8 @@ const SILENT: Duration = Duration::from_secs(2);
 /// The age from which a new handshake can replace a handshake whose client has answered the server's first flight, and
 /// has not proved its key yet. The other conditions are those of [`SILENT`].
 const UNPROVED: Duration = Duration::from_secs(8);
-/// If a handshake is older than [`SILENT`] or [`UNPROVED`] times this factor, a new handshake from any network prefix
-/// can replace it.
+/// The factor by which [`SILENT`] and [`UNPROVED`] are multiplied if the network prefix of the new handshake does not
+/// have fewer handshakes in the table.
 const FOR_ANYBODY: u32 = 4;
 
 /// Number of sessions that one search for a removable session compares. The search reads at most four times as many
@@ -56,11 +56,11 @@ struct Entry<A> {
     peer: Peer,
     /// The generation of the entry. It rises by two each time a peer is removed from the entry: see [`PeerId::new`].
     generation: u32,
-    /// Index in the handshake pool, or [`NONE`].
+    /// Index of the peer's handshake in [`Slab::handshakes`], or [`NONE`].
     handshake: u32,
     link: Link,
     next_free: u32,
-    /// Index of the peer's connection ids, or [`NONE`].
+    /// Index of the peer's connection ids in [`Slab::ids`], or [`NONE`].
     ids: u32,
     attached: A,
 }

@@ -45,11 +45,11 @@ const IPV6_HEADER: u32 = 40;
 /// Lower limit of the maximum datagram length, in bytes. The client does not reduce the maximum below this value, even
 /// if the MTU of the path is smaller.
 const LEAST_MTU: u16 = 128;
-/// Minimum time between the first retransmission of a message and the retransmission after which the client waits for
-/// the last time ([`LAST_WAIT`]). If no datagram of the server has come at the end of this wait, the server counts as
-/// silent. This is 8 to 11 seconds after the first transmission of the message.
+/// Minimum time from the first retransmission of a message to the retransmission after which the client waits for
+/// [`LAST_WAIT`]. If no datagram of the server has come at the end of this wait, the server counts as silent. The wait
+/// ends 8 to 11 seconds after the first transmission of the message.
 const BETWEEN_REPEATS: Duration = Duration::from_secs(4);
-/// Duration of the last wait for a datagram of the server: see [`BETWEEN_REPEATS`].
+/// Time from the retransmission that [`BETWEEN_REPEATS`] describes until the server counts as silent.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// The entry of a session at its endpoint.
@@ -70,7 +70,7 @@ pub(super) struct SessionEntry {
     /// True if the peer took the client role in a handshake with this endpoint, and proved to be the server that the
     /// settings expect.
     pub(super) is_proved: bool,
-    /// True after the owner closed the session.
+    /// True after the application closed or dropped the session.
     pub(super) is_shut: bool,
     pub(super) established: bool,
     /// The time limit of the handshake.
@@ -90,7 +90,7 @@ pub(super) struct SessionEntry {
     pub(super) believed_until: Option<SystemTime>,
     pub(super) kept: Option<PersistentSession>,
     pub(super) resumption: Option<ResumptionStore>,
-    /// The ticket or session id with which the owner can resume the session; `None` if there is none.
+    /// The ticket or session id with which the application can resume the session later; `None` if there is none.
     pub(super) resumable: Option<ResumableSession>,
     pub(super) resumed: bool,
     pub(super) cipher_suite: Option<CipherSuite>,
@@ -352,7 +352,7 @@ impl Connection<'_> {
         self.io.wake_driver();
     }
 
-    /// Ends all waiting requests with an error, because the owner closed or dropped the session.
+    /// Ends all waiting requests with an error, because the application closed or dropped the session.
     pub(super) fn shut(&mut self) {
         let Self { io, entry } = self;
         entry.is_shut = true;

@@ -378,7 +378,7 @@ impl<F> Members<F> {
         });
     }
 
-    /// True if it is time to send the registration again.
+    /// True if the client has to send the registration of the observation to all members of the group again.
     pub(super) fn is_round_over(&self) -> bool {
         self.round.as_ref().is_some_and(Round::is_over)
     }

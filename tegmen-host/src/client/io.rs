@@ -60,8 +60,8 @@ impl PeerExchanges for Attached {
 }
 
 impl Attached {
-    /// Stores the reservation of the number that identifies the peer's principal. The credentials give this number to
-    /// no other principal until the peer leaves the peer table.
+    /// Stores the reservation of the number that identifies the peer's principal. No other principal gets this number
+    /// until the peer leaves the peer table.
     pub(super) fn hold(&mut self, held: Option<Held>) {
         self.heard.hold(held);
     }

@@ -19,8 +19,8 @@ use tegmen::node::Parts;
 use tegmen::time::Instant;
 use tokio::sync::mpsc;
 
-/// Bytes of the exchange pool of an endpoint that does not serve requests. The pool stores the endpoint's own requests
-/// that wait for an acknowledgement.
+/// Size, in bytes, of the exchange pool of an endpoint that does not serve requests. The pool stores the endpoint's own
+/// requests that wait for an acknowledgement.
 const POOL_BYTES: usize = 16 << 20;
 
 /// The roles of an endpoint. Each endpoint is a client, which begins handshakes. If the value is `Some`, the endpoint

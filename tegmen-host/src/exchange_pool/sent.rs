@@ -9,7 +9,8 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Number of bytes of a message that one cell (a piece of memory of fixed size) contains. A cell also contains the
 /// index of the message's next cell, and so has the size of one cache line of the processor.
 const CELL: usize = 60;
-/// Number of slots in a block. A growing table adds a block and copies no slots.
+/// Number of slots in a block of a table ([`Slots`]). If a table has no free slot, it gets another block, and copies no
+/// slots.
 const BLOCK: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -167,8 +168,8 @@ impl SentMessages {
         Ok(())
     }
 
-    /// Frees the memory that the exchange `id` no longer needs: if it has ended, its entry in the table, and if its
-    /// message will not be sent again, the cells (pieces of memory) that contain the message.
+    /// Frees the slot of the exchange `id` in the table if the exchange has ended. Frees the cells (pieces of memory)
+    /// that contain the message of the exchange if the message will not be sent again.
     pub(super) fn settle(&mut self, first: &mut u32, id: RequestId) {
         let found = self.find(*first, |exchange| exchange.id == id).map(|exchange| exchange.waiting);
         match found {

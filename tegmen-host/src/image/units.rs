@@ -14,7 +14,7 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    /// Returns the empty set for an image with `count` units.
+    /// Returns a set that contains none of the `count` units of an image.
     pub(crate) fn none(count: u32) -> Self {
         Self { bits: vec![0; Self::bytes_of(count)], count, len: 0 }
     }

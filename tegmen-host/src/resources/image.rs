@@ -106,7 +106,7 @@ impl Image {
         Ok(image)
     }
 
-    /// Returns the path of the file.
+    /// Returns the path of the file that contains the image.
     pub fn file(&self) -> &Path {
         &self.file
     }

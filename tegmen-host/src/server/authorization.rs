@@ -112,7 +112,8 @@ pub(crate) struct Deciding {
     taken: Cell<Option<u64>>,
 }
 
-/// The first number of an authorization, which is larger than the number of every responder.
+/// The numbers of authorizations are larger than this number, and the numbers of responders are smaller. So no
+/// authorization has the number of a responder.
 const FIRST: u64 = 1 << 63;
 
 impl Deciding {

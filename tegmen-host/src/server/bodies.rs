@@ -76,7 +76,7 @@ impl Ledger {
 pub(crate) struct Share {
     ledger: Arc<Ledger>,
     amount: usize,
-    /// Maximum number of bytes that all shares of the ledger may have together after this share has grown.
+    /// Maximum number of bytes that the stored bodies of all peers may take together after this share has grown.
     limit: usize,
 }
 

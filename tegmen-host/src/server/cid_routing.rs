@@ -44,9 +44,8 @@ impl CidRouting {
         Self { number, shards, waiting, passed: 0, dropped: 0 }
     }
 
-    /// Stops passing datagrams to other shards, and closes this shard's end of the queues of the other shards. A queue
-    /// is closed when all other shards have called this function. The owner of the queue then knows that no further
-    /// datagram comes.
+    /// Stops passing datagrams to other shards, and closes this shard's end of all queues. When all shards have called
+    /// this function, the queues are closed. Each shard then knows that no further datagram comes from another shard.
     pub(super) fn end(&mut self) {
         self.shards.clear();
     }

@@ -45,7 +45,7 @@ pub(crate) trait Forgettable {
     /// True if a peer whose exchanges are forgotten also leaves the peer table.
     const IS_REMOVED: bool;
 
-    /// Returns true if the entry contains exchanges.
+    /// Returns true if this entry of the peer table contains exchanges of its peer.
     fn is_remembered(&mut self) -> bool;
 
     /// Forgets the exchanges and the CoAP state of the peer.

@@ -1,4 +1,4 @@
-//! The signal to the shards of a server that shows if the server ends, and in which way.
+//! The signal from a server to its shards. It shows if the server ends, and in which way.
 
 use tokio::time::Instant;
 

@@ -138,7 +138,7 @@ pub enum Event {
     Member {
         /// The name of the group.
         group: String,
-        /// The change or the required action, and the next step for the operator.
+        /// The change of the membership, or the action that the membership needs, and the next step for the operator.
         #[serde(serialize_with = "displayed")]
         news: MembershipEvent,
     },
@@ -203,7 +203,7 @@ pub enum Severity {
     Warning,
     /// An event of normal sessions and requests.
     Info,
-    /// An event for a single block of a block-wise transfer.
+    /// The severity of an event that reports one block of a block-wise transfer, without a 5.xx response.
     Debug,
 }
 

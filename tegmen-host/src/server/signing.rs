@@ -15,7 +15,8 @@ use tokio::sync::mpsc::UnboundedSender;
 /// the shard when one operation ends.
 const AT_WORK: usize = 2;
 /// The lowest and the highest limit for the number of waiting handshakes. Between these two values, the limit is the
-/// number of operations in half a second, because a client repeats its ClientHello after a second.
+/// number of private-key operations that the worker may execute in half a second, because a client repeats its
+/// ClientHello after a second.
 const WAITING: (usize, usize) = (16, 1024);
 /// A time that limits bursts: after a pause without operations, the worker executes as many operations without delay as
 /// its rate permits in 50 ms.
@@ -126,7 +127,8 @@ impl Signing {
     }
 }
 
-/// Executes operations until the shard ends. This function is the thread of the worker.
+/// Executes the private-key operations of a shard until the shard ends. A separate thread (the worker) runs this
+/// function.
 fn work(per_second: u32, jobs: &Receiver<(PeerId, Operation)>, commands: &UnboundedSender<Command>) {
     #[cfg(target_os = "linux")]
     // Of this thread alone. Without it the server works all the same.

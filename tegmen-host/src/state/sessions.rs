@@ -79,8 +79,8 @@ pub struct Restored {
     pub with: With,
     /// The keys and the record numbers of the session.
     pub session: Session,
-    /// The end of the record numbers that are reserved for the session (of its lease): one more than the last record
-    /// number that the session may use.
+    /// The end of the range of record numbers that is reserved for the session (the lease of the session): one more
+    /// than the last record number that the session may use.
     pub lease_end: u32,
 }
 

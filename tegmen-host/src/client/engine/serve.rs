@@ -84,7 +84,7 @@ impl Engine {
     }
 
     /// Reserves the number that identifies the principal of a peer, if the peer proved its identity and the endpoint
-    /// serves requests. The credentials give this number to no other principal until the peer leaves the peer table.
+    /// serves requests. No other principal gets this number until the peer leaves the peer table.
     pub(super) fn hold_number(&mut self, peer: PeerId) {
         let Io { node, arrivals, .. } = &mut self.io;
         let peers = &mut node.endpoint.peers;

@@ -253,8 +253,8 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Stores an answer of the key store. The server uses the answer later, at the next time at which a multiple of the
-    /// interval in the settings has passed since the question.
+    /// Stores an answer of the key store. The server uses the answer at the next time at which a multiple of the
+    /// interval in the settings has passed since `asked`, the time at which it asked the key store.
     pub(super) fn hold(&mut self, asked: Instant, peer: PeerId, found: Found) {
         let every = self.store_answers_every.as_micros().max(1) as u64;
         let took = clock::now().since(asked).as_micros() as u64;
