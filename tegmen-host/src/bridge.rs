@@ -37,22 +37,24 @@ pub struct BridgeConfig {
     pub line: Line,
     /// The address of the server that a client mote contacts. `None` if the mote contacts no server.
     pub peer: Option<SocketAddr>,
-    /// For a mote that is a server: the addresses at which remotes reach the ports of the mote.
+    /// For a mote that is a server: the addresses of the bridge to which UDP endpoints send datagrams for the mote.
     pub listen: Vec<Forward>,
     /// The address that the bridge gives to the mote.
     pub mote: Ipv6Addr,
     /// Maximum length in bytes of a UDP payload for the mote. Longer payloads are dropped and counted.
     pub max_datagram: usize,
-    /// Maximum number of remotes. A further remote replaces the remote that was silent for the longest time.
+    /// Maximum number of remotes (UDP endpoints that exchange datagrams with the mote). A further remote replaces the
+    /// remote that was silent for the longest time.
     pub max_remotes: usize,
-    /// The time of silence after which the bridge forgets a remote, or a port of a client mote.
+    /// The time of silence after which the bridge forgets a remote (a UDP endpoint), or closes the socket of a port of
+    /// a client mote.
     pub idle: Duration,
 }
 
 /// An address of the bridge that represents a port of the mote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forward {
-    /// The address to which remotes send; port 0 selects any free port.
+    /// The address to which UDP endpoints send datagrams for the port of the mote; port 0 selects any free port.
     pub address: SocketAddr,
     /// The mote's port.
     pub mote_port: u16,
@@ -60,7 +62,7 @@ pub struct Forward {
 
 impl BridgeConfig {
     /// Returns the default settings of a bridge for a mote on this serial line. The settings contain no server for the
-    /// mote to contact, and no address at which remotes reach the mote.
+    /// mote to contact, and no UDP address at which the bridge receives datagrams for the mote.
     pub fn new(line: Line) -> Self {
         Self {
             line,
@@ -104,7 +106,8 @@ pub enum Dropped {
         /// Bytes of the payload.
         len: usize,
     },
-    /// The mote sent an invalid datagram, or a datagram with a source address that is not the mote's.
+    /// The mote sent an invalid datagram, a datagram with a source address that is not the mote's, or a frame that was
+    /// damaged on the serial line.
     Refused,
     /// The mote sent to an address that is not [`BridgeConfig::peer`], and from which the mote never received a
     /// datagram.
@@ -121,9 +124,9 @@ pub enum Event {
         /// The number of starts. More than one start means that the mote restarted and lost its sessions.
         times: u64,
     },
-    /// A remote with this address sent a datagram to the mote for the first time.
+    /// A remote (a UDP endpoint) with this address sent a datagram to the mote for the first time.
     Remote(SocketAddr),
-    /// The bridge forgot a remote, because the remote was silent or another remote replaced it.
+    /// The bridge forgot a remote (a UDP endpoint), because the remote was silent or another remote replaced it.
     Forgotten(SocketAddr),
     /// An ICMP message reported that no program listens at the port of the mote's peer.
     PeerRefused(SocketAddr),
@@ -145,17 +148,17 @@ pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 pub struct Totals {
     /// Number of times that the mote started.
     pub started: u64,
-    /// The number of datagrams from remotes that the bridge sent to the mote.
+    /// The number of datagrams from UDP endpoints that the bridge sent to the mote.
     pub to_mote: u64,
-    /// The number of datagrams of the mote that the bridge sent to remotes.
+    /// The number of datagrams of the mote that the bridge sent to UDP endpoints.
     pub from_mote: u64,
-    /// See [`Dropped::Oversized`].
+    /// The number of datagrams that were dropped for the reason [`Dropped::Oversized`].
     pub oversized: u64,
-    /// See [`Dropped::Refused`]. Also counts frames that arrived with damage over the serial line.
+    /// The number of datagrams and damaged frames that were dropped for the reason [`Dropped::Refused`].
     pub refused: u64,
-    /// See [`Dropped::Unroutable`].
+    /// The number of datagrams that were dropped for the reason [`Dropped::Unroutable`].
     pub unroutable: u64,
-    /// See [`Dropped::Unsent`].
+    /// The number of datagrams that were dropped for the reason [`Dropped::Unsent`].
     pub unsent: u64,
 }
 

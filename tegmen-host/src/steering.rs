@@ -25,17 +25,18 @@ use tokio::time::Instant;
 /// The settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct SteeringConfig {
-    /// The address to which remotes send; port 0 selects any free port.
+    /// The address of the gateway, to which peers send datagrams; port 0 selects any free port.
     pub listen: SocketAddr,
     /// The address of the delegation server.
     pub server: SocketAddr,
     /// The address of the device.
     pub device: SocketAddr,
-    /// Maximum number of remotes. Each remote has one socket to the server and one to the device, if it uses both. A
-    /// further remote replaces the remote that has been silent for the longest time. Remotes that have received no
-    /// ServerHello are replaced first.
+    /// Maximum number of remotes (peers that send datagrams to the gateway). Each remote has one socket to the server
+    /// and one to the device, if it uses both. A further remote replaces the remote that has been silent for the
+    /// longest time. Remotes that have received no ServerHello are replaced first.
     pub max_remotes: usize,
-    /// Time without datagrams after which a remote is removed.
+    /// The time without datagrams after which the gateway forgets a remote (a peer that sends datagrams to the
+    /// gateway).
     pub idle: Duration,
 }
 
@@ -64,13 +65,13 @@ pub type RefusedSink = Arc<dyn Fn(SocketAddr) + Send + Sync>;
 /// The counts of a gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SteeringTotals {
-    /// Number of new remotes.
+    /// The number of new remotes (peers that send datagrams to the gateway).
     pub remotes: u64,
     /// The number of datagrams sent to the server.
     pub to_server: u64,
     /// The number of datagrams sent to the device.
     pub to_device: u64,
-    /// The number of datagrams sent to remotes.
+    /// The number of datagrams sent to remotes (peers).
     pub to_remotes: u64,
     /// The number of datagrams that the system did not send.
     pub unsent: u64,
@@ -150,7 +151,8 @@ struct Known {
     last: Instant,
 }
 
-/// A socket to the server or the device, and the task that forwards its datagrams to the remote.
+/// The socket of the gateway to the server or the device for one remote (peer), and the task that forwards datagrams
+/// from the server or the device to this remote.
 struct Upstream {
     socket: Arc<UdpSocket>,
     carrying: JoinHandle<()>,
@@ -181,7 +183,7 @@ impl Steering {
         Ok(Self { config, shared: Arc::new(Shared::new(socket, on_refused)), remotes: HashMap::new() })
     }
 
-    /// Returns the address to which remotes send.
+    /// Returns the address of the gateway, to which peers send datagrams.
     ///
     /// # Errors
     /// The error of the system.
@@ -211,7 +213,7 @@ impl Steering {
         }
     }
 
-    /// Forwards a datagram of a remote to the server or the device.
+    /// Forwards a datagram of a remote (a peer) to the server or the device.
     async fn forward(&mut self, from: SocketAddr, datagram: &mut [u8]) {
         let now = Instant::now();
         if !self.remotes.contains_key(&from) {
@@ -275,7 +277,7 @@ impl Steering {
     }
 }
 
-/// Forwards the datagrams of the server or the device to a remote.
+/// Forwards the datagrams of the server or the device to a remote (a peer).
 async fn carry(
     shared: Arc<Shared>,
     known: Arc<Mutex<Known>>,

@@ -20,7 +20,8 @@ use tegmen::coap::{BuildError, Builder, Code, MessageRef, OptionNumber, Request}
 
 /// The first segment of the path of each resource that is reached through the proxy.
 pub(crate) const PREFIX: &str = "proxy";
-/// The second segment of the path of each resource of a virtual host. No scheme of a target has this name.
+/// The second segment of the path of each resource of a virtual host. In the path of every other target the second
+/// segment is the scheme, and no scheme is called `host`.
 const VIRTUAL: &str = "host";
 /// Maximum total number of bytes of a request without its payload, for [`VirtualHosts::decide_on`].
 const LONGEST: usize = 2048;

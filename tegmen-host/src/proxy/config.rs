@@ -75,9 +75,8 @@ impl ProxyConfig {
         self
     }
 
-    /// Returns the settings of the client that sends requests to origins. Other clients must not use the sessions of
-    /// the proxy. Therefore the client stores nothing in files, and never protects requests with an OSCORE context of
-    /// the proxy.
+    /// Returns the settings of the client with which the proxy sends requests to origins. The client stores no session
+    /// in a file, so that no other program can resume the sessions of the proxy. The client uses no OSCORE context.
     pub(super) fn client(&self) -> ClientConfig {
         let mut client = self.client.clone();
         client.oscore = None;

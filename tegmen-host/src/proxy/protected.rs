@@ -60,7 +60,8 @@ struct Watch {
     client: Client,
     token: Token,
     owner: Owner,
-    /// The rights to answer the registration and its repetitions, until the first response of the origin arrives.
+    /// The responders with which the proxy answers the registration and its repetitions when the first response of the
+    /// origin arrives.
     waiters: Vec<Responder>,
     newest: Option<Newest>,
     /// A channel that passes cancellations to the task that follows the observation. The task ends when this value is
@@ -93,9 +94,10 @@ impl Protected {
         self.watches.len()
     }
 
-    /// True if the proxy must not accept a registration with this key, but only forward it, so that the origin refuses
-    /// it. This is the case if another client has sent the same bytes, if the observation is over, or if too many
-    /// repetitions wait. The registration is then a replay, or a repetition that comes too late.
+    /// True if the proxy must not accept a registration with this cache key, but only forward it, so that the origin
+    /// refuses it. This is the case if another client has sent the same bytes, if the origin has already sent the last
+    /// response of the observation, or if too many repetitions of the registration wait for the first response. The
+    /// registration is then a replay, or a repetition that comes too late.
     pub(super) fn is_replay(&self, key: &[u8], client: Client) -> bool {
         self.watches.get(key).is_some_and(|watch| {
             let is_over = watch.newest.as_ref().is_some_and(|newest| newest.is_last);

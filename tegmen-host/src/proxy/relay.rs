@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 pub(super) struct Relay {
     pub(super) key: Arc<[u8]>,
     pub(super) cancellations: mpsc::UnboundedReceiver<Cancellation>,
-    /// The path of the client's observation at the proxy.
+    /// The path of the resource that the client observes at the proxy.
     pub(super) path: String,
     pub(super) notifier: Notifier,
 }
@@ -117,8 +117,8 @@ impl Relay {
     }
 }
 
-/// Sends `upstream` to the origin, which is the request with which a client cancels `observation`. So the observation
-/// also ends at the origin. Returns the response of the origin.
+/// Sends `upstream`, the request with which a client cancels `observation`, to the origin. So the observation also ends
+/// at the origin. Returns the response of the origin.
 async fn cancel(
     shared: &Shared,
     observation: Observation,

@@ -1,8 +1,8 @@
-//! Selects the delegation server or the device as the receiver of a datagram of a remote.
+//! Selects the delegation server or the device as the receiver of a datagram that a peer sends to the gateway.
 
 use tegmen::dtls::{ContentType, HandshakeFragment, HandshakeMessage, MessageType, Records};
 
-/// One of the two ends to which the gateway sends datagrams.
+/// A receiver of datagrams that the gateway forwards: the delegation server or the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
     /// The delegation server, which makes handshakes with certificates.

@@ -89,11 +89,11 @@ pub(in crate::proxy) struct Answered {
 }
 
 impl Origins {
-    /// Returns a client that uses the time limit, the maximum length of a body and the authorities of these settings.
-    /// The client has no connection yet.
+    /// Returns a client that uses the time limit and the maximum length of a body in `config`, and trusts the CA
+    /// certificates in `config`. The client has no connection yet.
     ///
     /// # Errors
-    /// [`ClientError::System`] if an authority is not a certificate.
+    /// [`ClientError::System`] if a CA certificate cannot be parsed.
     pub(in crate::proxy) fn new(config: &ProxyConfig) -> Result<Self, ClientError> {
         let coap = &config.client.coap;
         Ok(Self {

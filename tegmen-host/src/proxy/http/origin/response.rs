@@ -14,7 +14,7 @@ use tegmen::coap::{Code, OptionNumber, uint_bytes};
 /// Content-Format.
 const OCTETS: u16 = 42;
 
-/// Maps a response of the server whose URIs begin with `base`.
+/// Maps the response of an HTTP server to a CoAP response. The URIs of the server begin with `base`.
 ///
 /// # Errors
 /// The reason why the response cannot be used, as text.
