@@ -383,8 +383,8 @@ impl Contexts {
         &self.members
     }
 
-    /// Notes that a context opened a request. The first request may end other contexts: see
-    /// [`AgreedContexts::take_of_token`].
+    /// Notes that `context` opened a request. If an access token created `context`, the first request under `context`
+    /// ends the other contexts from tokens of the same client: see [`AgreedContexts::take_of_token`].
     pub(crate) fn note_use(&self, context: &SharedContext) {
         if context.is_unused()
             && context.0.is_unused.swap(false, Ordering::Relaxed)

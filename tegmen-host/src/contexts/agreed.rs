@@ -21,7 +21,8 @@ const MOST_UNUSED: usize = 4;
 /// The lifetime of a context on which a peer agreed by EDHOC. Afterwards the server no longer knows the context, so the
 /// peer has to agree on new keys.
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
-/// The first index for an agreed context. Contexts in files have lower indices.
+/// The first index of a context on which the server and a client agreed. Contexts that are stored in files have lower
+/// indices.
 const FIRST_PLACE: u32 = 1 << 31;
 
 /// The contexts on which a server and its clients agreed. Clones refer to the same contexts.
@@ -39,7 +40,7 @@ enum Peer {
 
 #[derive(Default)]
 struct Known {
-    /// The Recipient IDs of contexts in files.
+    /// The Recipient IDs of the contexts that are stored in files.
     reserved: HashSet<Vec<u8>>,
     /// The contexts by their Recipient IDs.
     by_id: HashMap<Vec<u8>, Entry>,
@@ -61,7 +62,8 @@ impl AgreedContexts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves Recipient IDs for contexts in files. No agreed context then gets one of these IDs.
+    /// Reserves the Recipient IDs of the contexts that are stored in files. No context on which the server and a client
+    /// agree gets one of these IDs.
     pub(super) fn reserve<'i>(&self, ids: impl Iterator<Item = &'i Vec<u8>>) {
         self.known().reserved.extend(ids.cloned());
     }

@@ -216,9 +216,9 @@ pub(super) fn create(dir: &Path, text: &str, numbers: &Numbers) -> Result<(), Co
     numbers.keep(&path, false).map_err(write_error(&path)).map(|_| ())
 }
 
-/// Replaces the file of the context in a directory by `text`, which has other keys. The numbers begin above each number
-/// that a process with an older copy of the directory may have used under these keys, and no replay window is known.
-/// `created` is the time from which the numbers are counted: see [`allowance`].
+/// Replaces the file of the context in a directory by `text`, which has new keys. The sequence numbers begin above each
+/// one that a process with an older copy of the directory may have used with the new keys, and the replay window counts
+/// as lost. `created` is the time from which [`allowance`] counts the sequence numbers.
 ///
 /// # Errors
 /// [`ContextError::File`].

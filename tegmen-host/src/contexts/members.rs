@@ -92,7 +92,7 @@ impl FollowedMember {
         Ok(())
     }
 
-    /// Forgets the keys of a member that was evicted, in memory.
+    /// Removes the keys of an evicted member from memory. The files on disk remain.
     pub(crate) fn evict(&self) {
         let mut epochs = self.0.epochs.write().unwrap_or_else(PoisonError::into_inner);
         *epochs = Epochs { current: None, before: None };

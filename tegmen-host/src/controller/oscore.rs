@@ -19,7 +19,8 @@ use zeroize::Zeroizing;
 
 /// Maximum number of attempts to get keys and credentials of the same version.
 const ATTEMPTS: usize = 4;
-/// The label of the version in a response. Keys and credentials of different versions are malformed together.
+/// The label of the version in a response. [`Malformed::Value`] contains this label if the keys and the credentials
+/// have different versions.
 const NUM: i64 = 9;
 
 /// The request of a device that wants to be a member of a Group OSCORE group.
@@ -33,21 +34,23 @@ pub struct OscoreJoining {
     pub allow: Option<Vec<String>>,
 }
 
-/// The times at which a member asks for keys.
+/// The times at which a member asks its Group Manager for keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OscorePace {
     /// The time after which a member asks for the keys, although no message shows that there are new keys.
     pub check: Duration,
     /// The member waits for a random time before each request, at most for this time.
     pub jitter: Duration,
-    /// The shortest time between two requests. Each request that a message caused, and that brought no new keys, doubles
-    /// the time until the next one, up to `check`: anyone can send such a message.
+    /// The shortest time between two requests for keys. Anyone can send a message with an unknown group identifier,
+    /// which causes a request. If this request brings no new keys, the time until the next request doubles, up to
+    /// `check`.
     pub shortest: Duration,
 }
 
 impl OscorePace {
-    /// Returns the pause after a request. `pause` is the pause before it. `by_message` is true if a message caused the
-    /// request, and `is_new` is true if the request brought new keys.
+    /// Returns the pause after a request for keys. `pause` is the pause before the request. `by_message` is true if a
+    /// message with an unknown group identifier caused the request, and `is_new` is true if the request brought new
+    /// keys.
     fn pause_after(&self, pause: Duration, by_message: bool, is_new: bool) -> Duration {
         match by_message && !is_new {
             true => pause.saturating_mul(2).min(self.check),
@@ -57,14 +60,16 @@ impl OscorePace {
 }
 
 impl Default for OscorePace {
-    /// Returns a check each 30 seconds, at most a second of random time, and at least 2 seconds between two requests.
+    /// Returns the default times: a member asks for the keys each 30 seconds, waits at most one second of random time
+    /// before each request, and waits at least 2 seconds between two requests.
     fn default() -> Self {
         Self { check: Duration::from_secs(30), jitter: Duration::from_secs(1), shortest: Duration::from_secs(2) }
     }
 }
 
 impl Controller {
-    /// Returns the controller that gave a member of a Group OSCORE group its keys; `None` if no Group Manager runs.
+    /// Returns the controller (Group Manager) that gave a member of a Group OSCORE group its keys; `None` if the file
+    /// of the member names no Group Manager.
     ///
     /// # Errors
     /// [`ControllerError::Context`], [`ControllerError::Uri`], [`ControllerError::Name`].
@@ -171,8 +176,8 @@ impl Controller {
         OscoreKeys::parse(&Zeroizing::new(reply.payload)).map_err(ControllerError::Response)
     }
 
-    /// Asks once for the keys of the current epoch. Calls `replace` with them if they are later than the keys in the
-    /// directory, and then returns true.
+    /// Asks once for the keys of the current epoch. If their epoch is later than the epoch of the keys in the directory
+    /// of the member, calls `replace` with the new keys, and returns true.
     async fn newer_oscore_keys(
         &self,
         dir: &Path,

@@ -288,7 +288,7 @@ impl State {
         }
     }
 
-    /// Ends the session with this `id` if it began at `begun` and still waits.
+    /// Ends the EDHOC session with this `id` if it began at `begun` and its message_3 has not arrived yet.
     fn stop_waiting(&mut self, begun: Instant, id: &[u8]) {
         if self.waiting.get(id).is_some_and(|(waits_since, _)| *waits_since == begun) {
             self.waiting.remove(id);

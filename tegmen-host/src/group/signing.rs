@@ -30,7 +30,8 @@ struct InUse {
 }
 
 impl Signing {
-    /// Returns the keys of a member with these parameters and this private key.
+    /// Returns the keys with which a member signs and verifies records. `keys` contains the public keys of the other
+    /// members, and `key` is the private key of this member.
     pub(super) fn new(keys: &GroupKeys, key: &Arc<SoftwareKey>) -> Self {
         let mut made = InUse {
             scheme: key.scheme(),

@@ -12,15 +12,15 @@ use tegmen::secret::Secret;
 use tegmen_store::Numbers;
 use zeroize::Zeroizing;
 
-/// The keys of an epoch for one member, and what the member adds to them.
+/// The keys of an epoch for one member, and the member's own data, such as its private key.
 pub struct ManagedKeys<'k> {
     /// The name of the group.
     pub group: &'k str,
     /// The name of this member.
     pub name: &'k str,
-    /// The Group Manager, with the version of these keys.
+    /// The Group Manager that issued the keys, and the version (epoch) of the keys.
     pub manager: Manager,
-    /// The keys, with the Sender ID of this member and the credentials of the others.
+    /// The keys, the Sender ID of this member, and the credentials of the other members.
     pub keys: &'k OscoreKeys,
     /// The private key of this member.
     pub private_key: &'k Secret<32>,
@@ -58,13 +58,13 @@ impl ManagedKeys<'_> {
         keeper::replace(dir, &text, self.joined)
     }
 
-    /// Replaces the context by the keys of a later epoch, in a directory whose context this process has open. The caller
-    /// has ended the use of the numbers of that context.
+    /// Replaces the context by the keys of a later epoch, in a directory whose context this process has open. Before
+    /// the call, the caller must end the use of the sequence numbers of the older context.
     pub(in crate::contexts) fn replace(&self, dir: &Path) -> Result<(), ContextError> {
         keeper::replace(dir, &self.text(dir)?, self.joined)
     }
 
-    /// Returns the text of the file, which is checked.
+    /// Returns the text of the file `context.toml`, which [`MemberFile::parse`] has accepted.
     fn text(&self, dir: &Path) -> Result<Zeroizing<String>, ContextError> {
         let Self { group, name, manager, keys, private_key, credential, group_manager_credential, joined } = self;
         let quoted = |text: &str| toml::Value::String(text.to_owned());

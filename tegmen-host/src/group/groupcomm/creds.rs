@@ -170,7 +170,7 @@ impl Creds {
 pub struct CredsFilter {
     /// Roles of members. An empty list selects all roles.
     pub roles: Vec<String>,
-    /// Members, each with its SenderID (1 byte) or its address (16 bytes). An empty list selects all members.
+    /// The SenderIDs (1 byte each) or addresses (16 bytes each) of members. An empty list selects all members.
     pub members: Vec<Vec<u8>>,
     /// True if the filter selects all members except `members`.
     pub excludes: bool,

@@ -124,8 +124,8 @@ impl OscoreCreds {
 /// The filter of a request for credentials (`get_creds`). The default selects all members.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct OscoreFilter {
-    /// Numbers of roles: a member is selected if it has one of the roles of one of these numbers. An empty list selects
-    /// all roles.
+    /// Sets of roles, each as a number with one bit for each role. A member is selected if it has a role of one of
+    /// these sets. An empty list selects all roles.
     pub roles: Vec<u64>,
     /// Sender IDs of members. An empty list selects all members.
     pub members: Vec<Vec<u8>>,

@@ -32,7 +32,8 @@ const SIGN_PARAMS: i64 = 11;
 const ECDH_ALG: i64 = 12;
 const ECDH_PARAMS: i64 = 13;
 
-/// HKDF with SHA-256, and HMAC with SHA-256, which the same parameter of RFC 9203 also allows.
+/// The two COSE algorithm numbers for HKDF with SHA-256 that RFC 9203 allows in the parameter `hkdf`: the number of the
+/// HKDF, and the number of its HMAC.
 const HKDF_SHA_256: [i64; 2] = [-10, 5];
 /// ECDH-SS + HKDF-256 (RFC 9053, section 6.3.1).
 const ECDH_SS: i64 = -27;
