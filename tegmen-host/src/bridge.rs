@@ -103,7 +103,7 @@ pub enum BridgeError {
 pub enum Dropped {
     /// The payload is longer than the buffers of the mote.
     Oversized {
-        /// Bytes of the payload.
+        /// The length of the payload in bytes.
         len: usize,
     },
     /// The mote sent an invalid datagram, a datagram with a source address that is not the mote's, or a frame that was
@@ -183,8 +183,8 @@ struct Port {
     last: Instant,
 }
 
-/// The key of a remote in the tables of the bridge: the port of the mote to which the remote sends, and the address of
-/// the remote in the packets to the mote.
+/// The key of a remote (a UDP endpoint) in the tables of the bridge: the port of the mote to which the remote sends,
+/// and the address of the remote in the packets to the mote.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Remote {
     mote_port: u16,
@@ -315,7 +315,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Sends a datagram of the mote to a remote that sent to this port of the mote before, or to
+    /// Sends a datagram of the mote to a remote (a UDP endpoint) that sent to this port of the mote before, or to
     /// [`BridgeConfig::peer`].
     async fn send(&mut self, path: Path, payload: &[u8]) -> Result<(), BridgeError> {
         let Path { local: destination, remote: source } = path;

@@ -38,7 +38,8 @@ impl std::fmt::Debug for EdhocKeys {
     }
 }
 
-/// Returns the context on which both ends agreed. `allow` has the rights of the other end, as in a credentials file.
+/// Returns the context on which the two endpoints agreed. `allow` has the rights of the other endpoint, as in a
+/// credentials file.
 pub(crate) fn context_of(agreed: &Agreed, allow: Option<Vec<String>>) -> ContextFile {
     ContextFile {
         sender_id: agreed.sender_id.as_bytes().to_vec(),

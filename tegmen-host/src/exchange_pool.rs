@@ -1,6 +1,6 @@
 //! The state of the CoAP message layer (RFC 7252, section 4) for all peers of one shard (a task of a server with its
-//! own sockets). One pool of bytes contains two kinds of messages: the replies, which this end sends again if a peer
-//! repeats its message, and the messages that wait for an acknowledgement.
+//! own sockets). One pool of bytes contains two kinds of messages: the replies, which the endpoint sends again if a
+//! peer repeats its message, and the messages that wait for an acknowledgement.
 //!
 //! The memory for replies consists of segments of equal size. Each reply is in one of three rings of segments. A ring
 //! is in the order of time, so that its oldest reply is always removed first.
@@ -78,14 +78,15 @@ pub struct ExchangePool {
     added: usize,
 }
 
-/// The data that the pool stores for one peer in the peer's entry: the number of the peer, and its counts.
+/// The data that the pool stores for one peer in the peer's entry: a number for the peer, and the counts of its
+/// messages.
 #[derive(Debug)]
 pub struct PoolPeer {
-    /// The number of the peer, or zero if the peer has no number yet.
+    /// The number that the pool gave to the peer, or zero if the pool has given none yet.
     owner: u32,
-    /// The index of the first exchange that this end began with the peer, or [`NONE`].
+    /// The index of the first exchange that this endpoint began with the peer, or [`NONE`].
     sent: u32,
-    /// The hash of the peer's message that this end answered last. `last_message_id` is the Message ID of the same
+    /// The hash of the peer's message that this endpoint answered last. `last_message_id` is the Message ID of the same
     /// message.
     last_print: u32,
     last_message_id: u16,

@@ -34,7 +34,7 @@ const KEY: &str = "image=";
 pub struct ImageId {
     /// The first bytes of the SHA-256 digest.
     pub digest: [u8; 8],
-    /// Bytes of the image.
+    /// The size of the image in bytes.
     pub size: u32,
 }
 

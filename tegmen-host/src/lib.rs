@@ -5,8 +5,8 @@
 //! * [`server`] answers requests: give it addresses, [`credentials`] and an application.
 //! * [`client`] sends requests.
 //! * [`proxy`] forwards requests to other servers, and stores their responses.
-//! * [`contexts`] keeps OSCORE contexts on disk, and [`edhoc`] makes contexts between two ends that know each other's
-//!   keys.
+//! * [`contexts`] keeps OSCORE contexts on disk, and [`edhoc`] makes contexts between two endpoints that know each
+//!   other's keys.
 //! * [`group`] implements a member of a protected group, and [`controller`] asks the controller of a group for keys.
 //! * [`delegate`] lets a server open sessions in the name of devices, and lets a device resume them.
 //! * [`exporter`] gives keying material of sessions to other protocols.

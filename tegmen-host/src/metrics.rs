@@ -44,7 +44,7 @@ pub struct GroupTotals {
 /// The counts of a delegation server, which opens sessions in the name of devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DelegationTotals {
-    /// The number of devices.
+    /// The number of devices in whose name the server opens sessions.
     pub devices: usize,
     /// The number of devices that the server could not reach at the last attempt.
     pub unreachable: usize,

@@ -195,8 +195,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
         }
     }
 
-    /// Returns the bytes that the table takes now: entries, indexes, timers and handshakes. Memory to which an attached
-    /// value points is not counted.
+    /// Returns the number of bytes that the table takes now: entries, indexes, timers and handshakes. Memory to which
+    /// an attached value points is not counted.
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.entries.blocks.len() * (N * size_of::<Entry<A>>() + size_of::<Box<[Entry<A>]>>())

@@ -1,5 +1,5 @@
 //! State that must never return to an earlier version: the sequence numbers from which nonces are made, and the
-//! sequence numbers that the other end has used.
+//! sequence numbers that the other endpoint has used.
 //!
 //! One rule applies: a sender reserves sequence numbers in advance (a lease), and the end of the reserved range is on
 //! disk before the first of these numbers is used. The state of a context or a session is in one of two places:

@@ -1,11 +1,11 @@
 //! A steering gateway in front of a device. A delegation server makes the certificate handshakes of this device.
 //!
-//! Some peers, such as Californium, find their sessions by the address of the other end. The delegation server and the
-//! device have two addresses, so such a peer cannot continue at the device with a session that it opened with the
-//! server. The gateway has one address for both. It sends a ClientHello without a ticket or session id to the server,
-//! and a ClientHello with a ticket or session id to the device. All other datagrams of a remote go to the server or the
-//! device, whichever last answered a ClientHello of the remote. The gateway has no key: it reads handshake messages in
-//! clear, and changes nothing.
+//! Some peers, such as Californium, find their sessions by the address of the other endpoint. The delegation server and
+//! the device have two addresses, so such a peer cannot continue at the device with a session that it opened with the
+//! server. The gateway has one address for the server and the device. It sends a ClientHello without a ticket or
+//! session id to the server, and a ClientHello with a ticket or session id to the device. All other datagrams of a
+//! remote go to the server or the device, whichever last answered a ClientHello of the remote. The gateway has no key:
+//! it reads handshake messages in clear, and changes nothing.
 
 mod route;
 

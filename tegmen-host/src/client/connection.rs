@@ -38,7 +38,7 @@ fn nobody() -> PeerId {
 }
 /// The error number EMSGSIZE of the system.
 const TOO_LONG: i32 = 90;
-/// Bytes of the UDP header of a datagram.
+/// Length of the UDP header of a datagram, in bytes.
 const UDP_HEADER: u32 = 8;
 const IPV4_HEADER: u32 = 20;
 const IPV6_HEADER: u32 = 40;
@@ -215,8 +215,8 @@ impl Connection<'_> {
         self.io.attach(peer, self.entry.key);
     }
 
-    /// Separates the session from its peer. Also removes the peer from the peer table, unless the peer opened the
-    /// session. Requests that were sent to this peer end with an error.
+    /// Separates the session from its peer. Removes the peer from the peer table, unless the peer opened the session.
+    /// Requests that were sent to this peer end with an error.
     pub(super) fn leave_peer(&mut self) {
         let Self { io, entry } = self;
         if entry.is_accepted {

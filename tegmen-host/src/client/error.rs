@@ -209,9 +209,9 @@ pub enum ClientError {
         "{len} bytes need more than 2^20 blocks of {block_size} bytes, which is the most that CoAP can number: {advice}"
     )]
     TooManyBlocks {
-        /// Bytes of the body.
+        /// The length of the body in bytes.
         len: usize,
-        /// Bytes of a block.
+        /// The size of a block in bytes.
         block_size: usize,
         /// The next step for the user.
         advice: String,

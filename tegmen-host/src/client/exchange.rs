@@ -16,8 +16,8 @@ impl Session {
         self.converse(request, part).await.map(|(_, response)| response)
     }
 
-    /// Does the same as [`Self::exchange`]. Also returns a handle, with which the caller receives further responses to
-    /// the request.
+    /// Does the same as [`Self::exchange`]. In addition, returns a handle, with which the caller receives further
+    /// responses to the request.
     pub(super) async fn converse(
         &self,
         request: &Request<'_>,

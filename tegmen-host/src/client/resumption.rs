@@ -36,7 +36,7 @@ impl Resumption for AcceptsTickets {
 pub(super) struct ResumptionStore {
     pub(super) file: PathBuf,
     /// Digest of the trust settings of this client, in hexadecimal. The text is empty if the client has no public keys.
-    /// See [`PeerVerifier::trust`](crate::x509::PeerVerifier::trust).
+    /// The digest is the value of [`PeerVerifier::trust`](crate::x509::PeerVerifier::trust).
     pub(super) trust: String,
     pub(super) kept: Option<StoredSession>,
 }

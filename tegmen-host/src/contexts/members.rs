@@ -117,7 +117,7 @@ struct OpenMember {
 
 /// A decrypted request to a group, with the principal of the sender.
 pub(crate) enum ReceivedInGroup<'r> {
-    /// An authentic and new request. The values are the message, the sender, and the right to respond.
+    /// An authentic and new request. The values are the message, the sender, and the permission for one response.
     Fresh(MessageRef<'r>, Principal, GroupNonce),
     /// An authentic request that may be a replay. The values are the message, the sender, and the data that identifies
     /// the request.

@@ -1,4 +1,4 @@
-//! The files of EDHOC: the private key of this end, and the credentials of its peers.
+//! The files of EDHOC: the private key of this endpoint, and the credentials of its peers.
 
 use crate::hex::{from_hex, to_hex};
 use crate::private;

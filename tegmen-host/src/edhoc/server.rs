@@ -46,9 +46,9 @@ pub type FindTokenPeer = dyn Fn(&CredentialId<'_>) -> Option<TokenPeer> + Send +
 /// The counts of a responder.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct EdhocTotals {
-    /// Number of sessions in which both ends proved their identities.
+    /// The number of EDHOC sessions in which the client and the server proved their identities.
     pub agreed: u64,
-    /// Number of messages that the responder refused.
+    /// The number of EDHOC messages that the responder refused.
     pub refused: u64,
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-/// Bytes of a segment. A record is always within one segment.
+/// Size of a segment, in bytes. A record (a reply with its header) is always within one segment.
 pub(super) const SEGMENT: usize = 16 << 10;
 /// Records begin at multiples of this many bytes.
 const UNIT: usize = 8;
-/// Bytes of the header before the reply in a record.
+/// Length of the header before the reply in a record, in bytes.
 pub(super) const HEADER: usize = 16;
 /// Maximum length of a stored reply, in bytes. If a reply is longer, only its header is stored.
 pub(super) const REPLY_MAX: usize = 2048;
@@ -19,7 +19,7 @@ pub(super) type Position = u32;
 /// The header of a record, which precedes the reply and has a fixed length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
-    /// The number of the peer, which is never zero.
+    /// The number that the pool gave to the peer. It is never zero.
     pub(super) owner: u32,
     pub(super) print: u32,
     /// The time of the reply in ticks, see [`super::ticks`].

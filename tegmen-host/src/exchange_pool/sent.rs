@@ -1,5 +1,5 @@
-//! The exchanges that this end began. Their messages are stored in cells: pieces of memory of one size. A long message
-//! takes several cells.
+//! The exchanges that this endpoint began. Their messages are stored in cells: pieces of memory of one size. A long
+//! message takes several cells.
 
 use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Busy, Outgoing, RequestId, Waiting};
@@ -86,7 +86,7 @@ struct Sent {
     len: u16,
 }
 
-/// The exchanges that this end began, with all peers.
+/// The exchanges that this endpoint began, with all peers.
 pub(super) struct SentMessages {
     exchanges: Slots<Sent>,
     cells: Slots<[u8; CELL]>,

@@ -26,9 +26,9 @@ pub enum NotAnImage {
         "the image has {size} bytes, and with blocks of {block} bytes at most {max} can be sent: send larger blocks"
     )]
     TooLarge {
-        /// Bytes of the image.
+        /// The size of the image in bytes.
         size: usize,
-        /// Bytes of a block.
+        /// The size of a block in bytes.
         block: usize,
         /// Maximum number of bytes of an image in blocks of this size.
         max: usize,

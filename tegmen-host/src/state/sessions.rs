@@ -214,8 +214,8 @@ impl Sessions {
     }
 
     /// Returns the waiting session to which `datagram` belongs, and removes it from the waiting sessions. Returns
-    /// `None` if there is no such session. Also returns `None` if the stored session cannot be decrypted, and then
-    /// removes it from the database.
+    /// `None` if no waiting session matches the datagram. If the stored session cannot be decrypted, removes the
+    /// session from the database, and returns `None`.
     pub fn take<C: Crypto>(&self, crypto: &mut C, path: &Path, datagram: &[u8]) -> Option<Restored> {
         if self.waiting() == 0 {
             return None;

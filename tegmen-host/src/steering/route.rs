@@ -11,23 +11,23 @@ pub(super) enum End {
     Device,
 }
 
-/// The route of one remote. The gateway derives it from handshake messages in clear.
+/// The route of the datagrams of one peer. The gateway derives the route from handshake messages in clear.
 ///
-/// The content of a ClientHello decides whether the server or the device receives it. All other datagrams go to the end
-/// (server or device) that last answered a ClientHello with a ServerHello. So a forged ClientHello does not redirect
-/// the records of a session to the other end.
+/// The content of a ClientHello decides whether the server or the device receives it. All other datagrams go to the
+/// server or the device, whichever last answered a ClientHello with a ServerHello. So a forged ClientHello does not
+/// redirect the records of a session from one to the other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Route {
-    /// The end (server or device) that sent the last ServerHello; `None` if no ServerHello was sent.
+    /// The sender (server or device) of the last ServerHello; `None` if no ServerHello was sent.
     accepted: Option<End>,
-    /// The end (server or device) that received the last ClientHello; `None` if no ClientHello was received.
+    /// The receiver (server or device) of the last ClientHello; `None` if no ClientHello was forwarded.
     hello: Option<End>,
     /// True if the device refused the last ClientHello, so that the next ClientHello goes to the server.
     refused: bool,
 }
 
 impl Route {
-    /// Returns the end (server or device) to which a datagram of the remote goes.
+    /// Returns the receiver (server or device) of a datagram of the peer.
     pub(super) fn of(&mut self, datagram: &mut [u8]) -> End {
         let end = match Front::of(datagram) {
             Front::Hello { resumes } if resumes && !self.refused => End::Device,
@@ -39,7 +39,7 @@ impl Route {
         end
     }
 
-    /// Notes a datagram that the server or the device (`end`) sends to the remote.
+    /// Notes a datagram that the server or the device (`end`) sends to the peer.
     pub(super) fn answered(&mut self, end: End, datagram: &mut [u8]) {
         match Front::of(datagram) {
             Front::ServerHello => *self = Self { accepted: Some(end), hello: self.hello, refused: false },
@@ -48,7 +48,7 @@ impl Route {
         }
     }
 
-    /// True if the server or the device has answered a ClientHello of the remote with a ServerHello.
+    /// True if the server or the device has answered a ClientHello of the peer with a ServerHello.
     pub(super) const fn is_accepted(&self) -> bool {
         self.accepted.is_some()
     }

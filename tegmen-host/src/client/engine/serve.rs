@@ -235,8 +235,8 @@ impl Engine {
     }
 
     /// Completes the work for a datagram. For each peer that has just got memory for exchanges, sets an alarm after
-    /// EXCHANGE_LIFETIME. The node then frees this memory if the peer has sent nothing in the meantime. Also handles
-    /// responses and decisions that had to wait, because too many messages waited for an acknowledgement.
+    /// EXCHANGE_LIFETIME. The node then frees this memory if the peer has sent nothing in the meantime. Then handles
+    /// the responses and decisions that had to wait, because too many messages waited for an acknowledgement.
     pub(super) fn on_handled(&mut self) {
         let Io { node, arrivals, .. } = &mut self.io;
         let Some(serving) = &mut arrivals.serving else { return };
@@ -289,8 +289,8 @@ impl Engine {
 }
 
 impl Connection<'_> {
-    /// True for a session that both ends opened at the same time, if the peer has the client role in it, and has not
-    /// proved that it is the server that this endpoint expects.
+    /// True for a session that both endpoints opened at the same time, if the peer has the client role in the session,
+    /// and has not proved that it is the server that this endpoint expects.
     pub(super) fn is_unproved(&mut self) -> bool {
         let peer = self.io.node.endpoint.peers.peer(self.entry.peer);
         peer.is_some_and(|peer| peer.rank() == Rank::OursAsServer) && !self.entry.is_proved

@@ -127,7 +127,7 @@ const MIN_SECRET: usize = 16;
 const LONGEST_GID: usize = 16;
 /// Maximum number of bytes of an ID with AES-CCM-16-64-128.
 const LONGEST_ID: usize = 7;
-/// Bytes of the additional authenticated data of a message, without the credentials.
+/// Length of the additional authenticated data of a message, in bytes, without the credentials.
 const AAD_OVERHEAD: usize = 136;
 
 impl MemberFile {
