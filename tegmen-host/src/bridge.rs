@@ -171,7 +171,7 @@ pub struct Bridge {
     ports: Vec<Port>,
     remotes: HashMap<Remote, Known>,
     totals: Totals,
-    /// The index of the socket that is polled first.
+    /// The index of the socket that the bridge polls first when it next receives a datagram.
     turn: usize,
 }
 

@@ -219,7 +219,7 @@ impl Default for MapWriter {
 }
 
 impl MapWriter {
-    /// Begins a map after these bytes.
+    /// Begins a map after the bytes `out`.
     fn behind(mut out: Out) -> Self {
         let start = out.len();
         let Ok(()) = Sink(&mut out).write_all(&[head(0)]);
@@ -235,7 +235,7 @@ impl MapWriter {
         self
     }
 
-    /// Adds an entry if there is a value.
+    /// Adds an entry if `value` is not `None`.
     pub fn optional<T>(
         &mut self,
         label: i64,
@@ -248,7 +248,7 @@ impl MapWriter {
         }
     }
 
-    /// Adds an entry whose value is a map, if there is a value. `write` adds the entries of the inner map.
+    /// Adds an entry whose value is a map, if `value` is not `None`. `write` adds the entries of the inner map.
     pub fn map<T>(&mut self, label: i64, value: Option<T>, write: impl FnOnce(&mut Self, T)) -> &mut Self {
         if let Some(value) = value {
             self.entry(label, |_| Ok(()));

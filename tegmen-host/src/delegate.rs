@@ -67,7 +67,7 @@ pub struct Proved<'p> {
     pub until: Option<SystemTime>,
 }
 
-/// Makes a name whose proof has no end.
+/// Makes a proved name without an expiry time of the proof.
 impl<'p> From<&'p str> for Proved<'p> {
     fn from(name: &'p str) -> Self {
         Self { name, until: None }

@@ -48,9 +48,9 @@ const fn ticks(at: Instant) -> u32 {
     (at.as_micros() >> 10) as u32
 }
 
-/// EXCHANGE_LIFETIME in ticks.
+/// EXCHANGE_LIFETIME (RFC 7252, section 4.8.2) in ticks of 1024 microseconds.
 const LIFETIME: u32 = ((EXCHANGE_LIFETIME.as_secs() * 1_000_000) >> 10) as u32;
-/// A second in ticks.
+/// One second in ticks of 1024 microseconds.
 const SECOND: u32 = 1_000_000 >> 10;
 
 /// The replies, and the messages that wait for an acknowledgement, of all peers of one shard (a task of a server).
@@ -171,7 +171,7 @@ impl ExchangePool {
         }
     }
 
-    /// Returns the number of bytes on the heap.
+    /// Returns the number of bytes that the pool takes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.segments.heap_bytes() + self.index.heap_bytes() + self.sent.heap_bytes()
     }

@@ -32,7 +32,7 @@ use std::{fmt, io};
 /// 12.8).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// The address.
+    /// The multicast address.
     pub ip: IpAddr,
     /// The name of the interface, or for IPv4 an address of the interface. With `None` the system selects the
     /// interface.

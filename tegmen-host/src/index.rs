@@ -131,7 +131,7 @@ impl Index {
         self.len
     }
 
-    /// Returns the number of bytes on the heap.
+    /// Returns the number of bytes that the index takes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of_val(&*self.slots)
     }

@@ -52,7 +52,7 @@ impl Shares {
         self.count(ip).fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of bytes on the heap.
+    /// Returns the number of bytes that the counters take on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of_val(&*self.held)
     }

@@ -70,7 +70,7 @@ pub struct Resumption {
 pub struct Choice {
     /// The version, as the two bytes in the ServerHello.
     pub version: [u8; 2],
-    /// The suite.
+    /// The cipher suite.
     pub cipher_suite: CipherSuite,
     /// True if the session is bound to its handshake (RFC 7627).
     pub extended_master_secret: bool,

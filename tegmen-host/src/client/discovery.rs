@@ -17,7 +17,7 @@ use tegmen::crypto::Crypto as _;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
 
-/// A server that has the context.
+/// A server that has the OSCORE context for which the client searches.
 #[derive(Clone, Debug)]
 pub struct Discovered {
     /// The address of the server.

@@ -164,7 +164,7 @@ impl Engine {
         }
     }
 
-    /// Handles a datagram.
+    /// Handles a datagram that the endpoint received.
     pub(super) fn on_datagram(&mut self, path: &Path, datagram: &mut [u8]) {
         if self.io.kept > 0
             && let Some(peer) = self.io.node.endpoint.peers.find(path, Phase::Established)

@@ -426,7 +426,7 @@ impl<F: FnMut(Member, Response), X: OpenedRequest> Application<X> for Members<F>
 /// The open requests to a group, and the members that responded to each.
 struct Requests {
     open: Vec<Open>,
-    /// Maximum number of open requests.
+    /// Maximum number of requests to the group that wait for responses at the same time.
     most: usize,
     /// The number of the next request, with which the node identifies the request. `None` before the first request,
     /// because the node chooses the first number.

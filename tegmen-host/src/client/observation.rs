@@ -27,7 +27,7 @@ pub struct Observation {
     /// The time of the next request with which the client checks that the server still knows the observation.
     alive: Instant,
     first: Option<Response>,
-    /// The digest of the last representation.
+    /// The digest of the last representation that the server sent.
     last: [u8; 32],
     /// The value of [`Session::reconnects`] when the observation was registered.
     since: u32,

@@ -15,12 +15,12 @@ use tegmen::identity::PeerId;
 use tegmen::node::{Oscore, SendError};
 use tegmen::oscore::{ProtectError, UnprotectError};
 
-/// The contexts of the sessions of an endpoint.
+/// The OSCORE contexts of the sessions of an endpoint.
 #[derive(Default)]
 pub(super) struct EndpointOscore {
     /// The OSCORE state of each session. The key is the index of the session in the endpoint.
     clients: HashMap<usize, OscoreClient>,
-    /// The session of each peer.
+    /// For each peer, the index of its session in the endpoint.
     sessions: HashMap<PeerId, usize>,
 }
 
@@ -30,7 +30,7 @@ impl EndpointOscore {
         self.clients.insert(session, OscoreClient::new(stored));
     }
 
-    /// Closes the context of a session.
+    /// Closes the OSCORE context of a session.
     pub(super) fn remove(&mut self, session: usize) {
         if self.clients.remove(&session).is_some() {
             self.sessions.retain(|_, other| *other != session);
@@ -42,7 +42,7 @@ impl EndpointOscore {
         self.clients.get(&session)
     }
 
-    /// Returns the context of a session mutably.
+    /// Returns the OSCORE context of a session mutably.
     pub(super) fn get_mut(&mut self, session: usize) -> Option<&mut OscoreClient> {
         self.clients.get_mut(&session)
     }
@@ -231,7 +231,7 @@ impl OscoreClient {
         self.problem.take()
     }
 
-    /// Opens a response.
+    /// Decrypts and verifies a response.
     fn unprotect<'r, C: Crypto>(
         &mut self,
         crypto: &mut C,

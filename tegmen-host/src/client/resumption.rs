@@ -32,7 +32,7 @@ impl Resumption for AcceptsTickets {
     }
 }
 
-/// The file for one server.
+/// The file that stores the session with one server.
 pub(super) struct ResumptionStore {
     pub(super) file: PathBuf,
     /// Digest of the trust settings of this client, in hexadecimal. The text is empty if the client has no public keys.

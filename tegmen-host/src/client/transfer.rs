@@ -14,7 +14,7 @@ pub(super) async fn request(session: &Session, request: &Request<'_>) -> Result<
     Taken::new(session, transfer, response)?.complete(session, request).await
 }
 
-/// Begins a transfer.
+/// Begins the block-wise transfer of a request and its response.
 pub(super) fn begin(session: &Session, request: &Request<'_>) -> Result<Transfer, ClientError> {
     let (block_size, room) = session.with(|connection| (connection.block_size(request), connection.room(request)));
     // What another protected is whole if it can be: not every server puts its blocks together (RFC 8613, section 4.1.3.4.2).

@@ -216,7 +216,7 @@ pub(super) fn context_name(parts: &[&[u8]]) -> String {
     format!("{CONTEXTS}{}", to_hex(hash.finalize().get(..16).unwrap_or(&[])))
 }
 
-/// The prefix of the row keys of contexts.
+/// The prefix of the keys of database rows that contain contexts.
 const CONTEXTS: &str = "oscore/";
 
 #[cfg(test)]

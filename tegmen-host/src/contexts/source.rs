@@ -13,7 +13,7 @@ use toml::Spanned;
 use toml::value::Datetime;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// The name of the file.
+/// The name of the file of a context in the directory of the context.
 pub(super) const CONTEXT: &str = "context.toml";
 
 /// The text of a file, and the path of the file.

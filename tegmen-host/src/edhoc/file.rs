@@ -19,7 +19,7 @@ pub enum EdhocError {
     /// A file cannot be read or written.
     #[error("{file}: {source}; correct the path, or the permissions there")]
     File {
-        /// The path.
+        /// The path of the file.
         file: String,
         /// The error of the system.
         source: io::Error,
@@ -27,17 +27,17 @@ pub enum EdhocError {
     /// Other users of this machine can read the private key.
     #[error("{file}: others may read it (mode {mode:03o}), and it holds a private key: chmod 600 {file}")]
     Exposed {
-        /// The path.
+        /// The path of the file.
         file: String,
-        /// The permission bits.
+        /// The permission bits of the file.
         mode: u32,
     },
     /// The file is not valid.
     #[error("{file}:{line}: {message}")]
     Syntax {
-        /// The path.
+        /// The path of the file.
         file: String,
-        /// The line, from 1.
+        /// The number of the line with the mistake. The first line has number 1.
         line: usize,
         /// The mistake, and the correct form.
         message: String,

@@ -209,7 +209,7 @@ impl SentMessages {
         }
     }
 
-    /// Ends all exchanges of a list.
+    /// Ends all exchanges of the list that begins with the slot `first`.
     pub(super) fn forget(&mut self, first: &mut u32) {
         while let Some(id) = self.exchanges.get(*first).map(|slot| slot.value.exchange.id) {
             self.close(first, id);

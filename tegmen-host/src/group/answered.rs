@@ -27,12 +27,12 @@ impl Answered {
     }
 }
 
-/// Returns the members that are expected to answer.
+/// Returns the members that are expected to answer the next request.
 pub(super) fn expected(dir: &Path) -> Vec<IpAddr> {
     Answered::read(dir).silent.into_keys().collect()
 }
 
-/// Notes the members that answered a request.
+/// Notes that `members` answered the last request, and that the other members did not answer it.
 pub(super) fn note(dir: &Path, members: &[IpAddr]) {
     let mut known = Answered::read(dir);
     known.silent.values_mut().for_each(|silent| *silent = silent.saturating_add(1));

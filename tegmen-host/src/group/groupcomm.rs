@@ -74,7 +74,7 @@ pub enum GroupcommError {
     OtherCredential = 2,
     /// The device did not prove that it has the private key.
     NoPossession = 3,
-    /// No SenderID or no leaf is free.
+    /// No SenderID is free, or no leaf of the key tree is free.
     NoNodeIdentifier = 4,
 }
 

@@ -124,7 +124,7 @@ pub enum MemberFileError {
     /// Users other than the owner can read or write the file.
     #[error("{file} has mode {mode:o}, and others can read or write it: chmod 600 {file}")]
     Exposed {
-        /// The file.
+        /// The path of the file.
         file: String,
         /// The permission bits of the file.
         mode: u32,

@@ -70,7 +70,7 @@ impl With {
     }
 }
 
-/// A stored session that continues.
+/// A stored session that continues after a restart of the server.
 #[derive(Debug)]
 pub struct Restored {
     /// The name of the session in the database.
@@ -240,7 +240,8 @@ impl Sessions {
         }
     }
 
-    /// Removes all waiting sessions.
+    /// Removes all sessions whose peers have sent no record since the start of the server, in memory and in the
+    /// database.
     pub fn forget_all(&self) {
         let all = std::mem::take(&mut *self.waiting.write().unwrap_or_else(PoisonError::into_inner));
         self.count.store(0, Ordering::Relaxed);

@@ -19,7 +19,7 @@ use tegmen::oscore::{
 };
 use tegmen_store::{LEASE, Numbers};
 
-/// The rederivation state of a context.
+/// The state of rederivation (the derivation of new keys) for one context.
 pub(crate) struct Rederivation {
     file: ContextFile,
     /// True after the loss of the sequence numbers of the context, until the context has new keys.
@@ -193,7 +193,7 @@ impl StoredContext {
         }
     }
 
-    /// Writes response #1 of the rederivation.
+    /// Writes response #1 of the rederivation (RFC 8613, appendix B.2).
     pub(crate) fn answer_first<C: Crypto>(
         &mut self,
         crypto: &mut C,

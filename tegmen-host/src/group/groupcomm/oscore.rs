@@ -30,7 +30,7 @@ const GROUP_OSCORE: i64 = 1;
 /// The label of the COSE header parameter for a CWT Claims Set (RFC 9528, section 3.5.3), which is the format of all
 /// credentials.
 const CCS: i64 = 14;
-/// Number of bytes of a signature.
+/// The length of a signature in bytes.
 const SIGNATURE: usize = 64;
 /// The label of the Sender ID in a response to a request for a new Sender ID.
 const GROUP_SENDER_ID: i64 = 21;
@@ -58,13 +58,13 @@ impl Roles {
         }
     }
 
-    /// Returns the number of these roles.
+    /// Returns the roles as a number: the sum of 2 for a requester, 4 for a responder and 8 for a monitor.
     pub const fn number(self) -> u64 {
         let Self { requester, responder, monitor } = self;
         (requester as u64) << 1 | (responder as u64) << 2 | (monitor as u64) << 3
     }
 
-    /// True if one of these roles is also in `other`.
+    /// True if one of these roles is also in `other`, a number as [`Self::number`] returns it.
     const fn meets(self, other: u64) -> bool {
         self.number() & other != 0
     }
