@@ -77,7 +77,8 @@ fn matches(password: &str, hash: &str) -> Result<bool, Problem> {
 }
 
 impl Passwords {
-    /// Makes the semaphores that limit the computations, and a hash of random bytes for unknown users.
+    /// Makes the semaphores that limit how many hashes are computed at the same time, and a hash of random bytes, with
+    /// which the passwords of unknown users are compared.
     pub(crate) fn new() -> Result<Self, Problem> {
         let mut drawn = Zeroizing::new([0; 32]);
         aws_lc_rs::rand::fill(&mut *drawn).map_err(|_| no_random())?;

@@ -22,7 +22,7 @@ pub struct ClientCertificates {
     /// The scopes of particular certificates. A key is the SHA-256 of a certificate in DER, as lower-case hexadecimal
     /// digits.
     pub scopes: HashMap<String, Scopes>,
-    /// The scopes of each certificate that an authority in `roots` issued, and that is not a key in `scopes`.
+    /// The scopes of each certificate that an authority in `roots` issued, and that has no entry in `scopes`.
     pub others: Scopes,
 }
 

@@ -111,10 +111,10 @@ pub(crate) struct Introduction {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Introduction")]
 pub(crate) struct ShownIntroduction {
-    /// The connection at the device that opens the session.
+    /// The identifier of the session's connection at the device that opens the session.
     #[schemars(extend("pattern" = CONNECTION))]
     opener: String,
-    /// The connection at the other device.
+    /// The identifier of the session's connection at the other device.
     #[schemars(extend("pattern" = CONNECTION))]
     other: String,
 }
@@ -183,8 +183,8 @@ struct ShownRefusals {
     revoked: u16,
     /// The number of sessions whose delegation has expired.
     expired: u16,
-    /// The number of sessions whose peer authenticated at a time more than 60 seconds after the present time of the
-    /// device.
+    /// The number of sessions that the device refused because, by the clock of the device, the peer authenticated more
+    /// than 60 seconds in the future.
     early: u16,
     /// The number of sessions that the device refused because it did not know the present time.
     no_time: u16,
@@ -205,15 +205,16 @@ impl From<Status> for ShownStatus {
     }
 }
 
-/// The failed conversations with a device that does not answer, or that refuses a request of the server.
+/// The failed contacts of the server with a device that does not answer, or that refuses a request of the server.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "UnreachableDevice")]
 struct ShownUnreachable {
-    /// The time of the first failed conversation after the last successful one, in seconds since 1970.
+    /// The time of the first failed contact of the server with the device after the last successful one, in seconds
+    /// since 1970.
     since: u64,
-    /// The number of failed conversations since the last successful one.
+    /// The number of failed contacts of the server with the device since the last successful one.
     attempts: u32,
-    /// The reason why the last conversation failed.
+    /// The reason why the last contact of the server with the device failed.
     why: String,
 }
 
@@ -251,18 +252,19 @@ pub(crate) struct ShownDevice {
     /// The reason why the next epoch must begin: the name of the operator who requested it, or another cause. Null if
     /// no new epoch is due.
     reset: Option<String>,
-    /// The number of connections that are refused in the present epoch.
+    /// The number of revoked connections that the device must refuse in the present epoch of its keys.
     refused: usize,
-    /// The number of refused connections that the device has not acknowledged.
+    /// The number of connections whose revocation the device has not acknowledged.
     untold: usize,
     /// True if the store was restored from a backup in the present epoch. The server then makes no new connections
     /// until the next epoch begins.
     restored: bool,
-    /// The time of the last successful conversation since the server started, in seconds since 1970.
+    /// The time of the last successful contact of the server with the device since the server started, in seconds since
+    /// 1970.
     heard: Option<u64>,
-    /// The state of the device at the time of the last successful conversation.
+    /// The state of the device at the time of the last successful contact of the server with it.
     status: Option<ShownStatus>,
-    /// The failed conversations since the last successful one, if there were any.
+    /// The failed contacts of the server with the device since the last successful one, if there were any.
     unreachable: Option<ShownUnreachable>,
     /// The certificate with which the server opens sessions in the name of the device.
     certificate: Option<ShownCertificate>,
@@ -341,7 +343,9 @@ pub(crate) struct ShownConnection {
     since: u32,
     /// The time from which the device refuses the connection, in seconds since 1970.
     expires: u32,
-    /// The way in which the session reaches the device.
+    /// The way in which the device gets the session. `ticket`: the peer sends a ticket to the device. `id`: the server
+    /// sends the session to the device, and the peer resumes it by its session id. `device`: the server sends the
+    /// session to the device, and the device resumes it with the peer.
     #[schemars(extend("enum" = ["ticket", "id", "device"]))]
     carrier: &'static str,
     /// The connection of the previous epoch that this connection replaces.
@@ -437,18 +441,18 @@ impl From<ResetPreview> for ShownPreview {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ReissuedConnection")]
 pub(crate) struct ShownReissue {
-    /// The old connection, which belongs to the previous epoch.
+    /// The connection of the previous epoch.
     before: ShownConnection,
-    /// The way in which the old connection continues. `again`: the server gives a new session to both devices.
+    /// The way in which the connection `before` continues. `again`: the server gives a new session to both devices.
     /// `returns`: the peer gets another ticket when it returns to the server. `ends`: the connection does not continue.
     /// `no-rights`: the connection does not continue, because the policy no longer allows its scope.
     #[schemars(extend("enum" = ["again", "returns", "ends", "no-rights"]))]
     way: &'static str,
-    /// The identifier of the new connection that replaces the old connection; null if the server made no new
+    /// The identifier of the new connection that replaces the connection `before`; null if the server made no new
     /// connection.
     #[schemars(extend("pattern" = CONNECTION))]
     given: Option<String>,
-    /// The code of the reason why the server could not replace the old connection; null if there was no failure.
+    /// The code of the reason why the server could not replace the connection `before`; null if there was no failure.
     failed: Option<&'static str>,
 }
 

@@ -9,7 +9,7 @@ use tegmen_control::group::{
     Epochs, GroupConfig, GroupError, Member, MemberFile, NewMember, OscoreMember, PROTOCOLS, Report, SIGNATURES, SUITES,
 };
 
-/// Maximum number of first members in a request that creates a group.
+/// Maximum number of members in a request that creates a group.
 const MOST: usize = 256;
 /// The names of the suites.
 const NAMES: [&str; 4] = ["ccm", "ccm-8", "gcm", "mac-only"];
@@ -32,7 +32,8 @@ pub(crate) struct Wanted {
     /// The multicast address and the port of the group, such as `[ff15::1]:5684`.
     #[schemars(with = "String")]
     address: SocketAddr,
-    /// The protocol of the group. Members of a Group OSCORE group join by themselves, and the group has signatures.
+    /// The protocol of the group. A Group OSCORE group has signatures, and an operator cannot add members to it: each
+    /// device joins with its own request to the controller.
     #[serde(default = "protocol")]
     #[schemars(extend("enum" = PROTOCOL_NAMES))]
     protocol: String,
@@ -56,12 +57,14 @@ pub(crate) struct Wanted {
     #[serde(default = "senders")]
     #[schemars(range(min = 1, max = 256))]
     senders: u16,
-    /// The scheme of the signatures of records, with which a member proves to all others that it sent a record. Members
-    /// of a group with signatures join by themselves.
+    /// The scheme of the signatures of records, with which a member proves to all others that it sent a record. An
+    /// operator cannot add members to a group with signatures: each device joins with its own request to the
+    /// controller.
     #[serde(default = "signature")]
     #[schemars(extend("enum" = SIGNATURE_NAMES))]
     signature: String,
-    /// The first members, at most 256. The response contains their files, all for epoch 1.
+    /// The members that belong to the group from its creation, at most 256. The response contains the file of each of
+    /// these members, for epoch 1.
     #[serde(default)]
     members: Vec<WantedMember>,
     /// The URI of the server of the controller, such as `coaps://HOST`, for the files of members.
@@ -328,7 +331,7 @@ pub(crate) struct ShownGroup {
 }
 
 impl ShownGroup {
-    /// Shows the group in a report, with at most `most` of its members.
+    /// Makes the message that shows the group `name`, from its `report`. The message contains at most `most` members.
     pub(crate) fn of(name: &str, report: &Report, most: usize) -> Self {
         let members: Vec<_> =
             report.members.iter().take(most).map(|(name, member)| ShownMember::of(name, member)).collect();
@@ -409,7 +412,8 @@ impl From<&MemberFile> for ShownFile {
 #[schemars(rename = "CreatedGroup")]
 pub(crate) struct Created {
     pub(crate) group: ShownGroup,
-    /// The files of the first members. The response to a repeated request does not contain them.
+    /// The files of the members that belong to the group from its creation. The response to a repeated request does not
+    /// contain these files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) files: Option<Vec<ShownFile>>,
 }
