@@ -78,7 +78,8 @@ impl Own {
     }
 }
 
-/// Makes the device with the secret in a file, which has hexadecimal digits. `option` is the option that names the file.
+/// Returns the device `party` with the secret that `file` contains in hexadecimal digits. `option` is the command-line
+/// option that names the file.
 fn of_secret(
     party: OwnedParty,
     credential: Credential,

@@ -105,7 +105,8 @@ enum Command {
     Oscore(oscore::Oscore),
     /// Create keys with which two endpoints agree on an OSCORE context (EDHOC, RFC 9528).
     Edhoc(edhoc::Edhoc),
-    /// Test, explain and compare policies (files of rights), and apply a policy at an access control server.
+    /// Test, explain and compare policies (files that state the rights of devices), and apply a policy at an access
+    /// control server.
     Policy(policy::Policy),
     /// Add, show, change and remove the devices of an access control server.
     Device(device::Devices),

@@ -59,7 +59,7 @@ enum Command {
         /// Directory to create.
         dir: PathBuf,
     },
-    /// Export the context of the other endpoint for aiocoap (a directory) or libcoap (a file).
+    /// Export the context that the peer of this endpoint needs, for aiocoap (a directory) or libcoap (a file).
     #[command(after_help = "Examples:\n  tegmen oscore export --to libcoap client server.conf\n  \
         tegmen oscore export --to libcoap --recover client server.conf   # then: coap-server -E server.conf,server.conf.seq\n  \
         tegmen oscore export --to wireshark client ~/.config/wireshark/oscore_contexts")]
@@ -116,8 +116,8 @@ struct New {
     /// was restored from a backup. Without this option, the context is refused in this case.
     #[arg(long)]
     rederivation: bool,
-    /// A right that the owner of the first directory has at the other endpoint, as "METHOD /path"; may be repeated.
-    /// Default: all rights.
+    /// A right that this endpoint (the owner of DIR) has at the other endpoint (the owner of OTHER), as "METHOD /path";
+    /// may be repeated. Default: all rights.
     #[arg(long)]
     allow: Vec<String>,
 }

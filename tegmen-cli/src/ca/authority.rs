@@ -218,9 +218,9 @@ impl Authority {
         Ok(subject)
     }
 
-    /// Marks the valid login certificates of a user as revoked in the index. Returns the expiry times of the user's
-    /// revoked login certificates that have not expired, in seconds since 1970. These include the certificates that
-    /// were revoked before.
+    /// Marks the valid login certificates of a user as revoked in the index. Returns the expiry time, in seconds since
+    /// 1970, of each revoked login certificate of the user that has not expired, also of those that were revoked before
+    /// this call.
     pub(crate) fn revoke_logins(&mut self, subject: &str, now: SystemTime) -> Result<Vec<u64>, Failure> {
         let mut has_changed = false;
         for issued in self.index.issued.iter_mut().filter(|issued| issued.is_of_login(subject) && issued.is_valid(now))

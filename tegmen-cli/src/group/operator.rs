@@ -111,11 +111,12 @@ pub(super) struct Create {
     /// The multicast address and the port of the group, such as [ff15::1]:5684.
     #[arg(long, value_name = "IP:PORT", value_parser = address)]
     address: SocketAddr,
-    /// Make a Group OSCORE group in place of an Axiom group. Its members join by themselves.
+    /// Make a Group OSCORE group in place of an Axiom group. Each device joins this group with its own request to the
+    /// controller.
     #[arg(long, conflicts_with_all = ["listeners", "first_senders"])]
     oscore: bool,
     /// Protection of the messages: ccm and gcm encrypt with tags of 16 bytes, ccm-8 with tags of 8 bytes; mac-only does
-    /// not encrypt, and only Axiom groups have it. Default: ccm; with --oscore ccm-8, which is AES-CCM-16-64-128.
+    /// not encrypt, and only Axiom groups have it. Default: ccm, or ccm-8 (AES-CCM-16-64-128) if --oscore is given.
     #[arg(long, value_name = "SUITE", value_parser = ["ccm", "ccm-8", "gcm", "mac-only"])]
     suite: Option<String>,
     /// The group has space for 2^N members.
@@ -130,21 +131,24 @@ pub(super) struct Create {
     #[arg(long, value_name = "N", default_value_t = u16::MAX, value_parser = clap::value_parser!(u16).range(2..))]
     last_epoch: u16,
     /// The signature scheme for messages. A signature proves to all members which member sent the message. In a group
-    /// with signatures, members must join by themselves. Default: none; with --oscore ed25519.
+    /// with signatures, each device must join with its own request to the controller. Default: none, or ed25519 if
+    /// --oscore is given.
     #[arg(long, value_name = "KIND", value_parser = ["none", "p256", "ed25519"])]
     signature: Option<String>,
     /// The number of the group in the header of a response. Each group of a member needs a different number.
     #[arg(long, value_name = "N", default_value_t = 1)]
     group_id: u8,
-    /// A first member that answers requests, as NAME=IP with the source address of its responses; may be repeated.
+    /// A member that answers requests and belongs to the group from its creation, as NAME=IP with the source address of
+    /// its responses; may be repeated.
     #[arg(long = "listener", value_name = "NAME=IP", requires = "output_dir")]
     listeners: Vec<Listener>,
-    /// A first member that sends requests, as NAME, or as NAME=IP if it also answers requests; may be repeated.
+    /// A member that sends requests and belongs to the group from its creation, as NAME, or as NAME=IP if it also
+    /// answers requests; may be repeated.
     #[arg(long = "sender", value_name = "NAME[=IP]", requires = "output_dir")]
     first_senders: Vec<First>,
     #[command(flatten)]
     provision: Provision,
-    /// Write the keys of each first member to the file NAME.member in this directory.
+    /// Write the keys of each member of --listener and --sender to the file NAME.member in this directory.
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
 }

@@ -155,8 +155,8 @@ impl Access {
         })
     }
 
-    /// Opens the files of the access control server, and logs that this server is open. Returns `None` if the server is
-    /// no access control server.
+    /// Opens the files of the access control server, and logs its numbers of devices and of policy rules. Returns
+    /// `None` if the options configure no access control server.
     pub(super) fn open(&self, log: &Log) -> Result<Option<Role>, Failure> {
         let Some(files) = self.files() else { return Ok(None) };
         let role = Role::open(&files, log)?;

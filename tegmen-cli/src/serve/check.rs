@@ -72,7 +72,8 @@ impl Sections {
         mistakes
     }
 
-    /// Returns true if the server has a role, so that it serves more than resources.
+    /// Returns true if the server does more than serve resources: if it is an access control server, a resource
+    /// directory or a proxy.
     const fn has_role(&self) -> bool {
         self.access.store.is_some() || self.directory.directory || self.proxy.is_given()
     }

@@ -228,7 +228,7 @@ pub(super) struct Admin {
     /// valid API key has the scope keys:write, each start of the server writes another token.
     #[arg(long, value_name = "FILE")]
     pub(super) bootstrap: Option<PathBuf>,
-    /// Also accept client certificates of these authorities (PEM) instead of API keys.
+    /// Accept clients that have either an API key or a certificate of one of these authorities (PEM).
     #[arg(long, value_name = "FILE")]
     pub(super) admin_ca: Option<PathBuf>,
     /// Define a role, which is a name for scopes: ROLE=SCOPE,SCOPE; may be repeated.

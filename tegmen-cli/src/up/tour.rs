@@ -202,7 +202,7 @@ impl Tour {
         Ok(())
     }
 
-    /// Runs the step `revoked`: the operator revokes the key of the session with the display.
+    /// Runs the step `revoked`: the operator revokes the key of the session that the oven has opened with the display.
     async fn revoked(&mut self, out: Output, identity: &str, session: &Session) -> Result<(), Failure> {
         let began = Instant::now();
         self.access.service.revoke_session(OPERATOR, identity).await.map_err(Failure::new)?;
