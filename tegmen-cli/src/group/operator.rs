@@ -70,8 +70,7 @@ pub(super) struct Named {
     admin: Admin,
 }
 
-/// The name of a first member, and its address if the member answers requests. The first members are in the group from
-/// its creation.
+/// A member that the group has from its creation: its name, and its address if the member answers requests.
 #[derive(Clone)]
 pub(super) struct First {
     name: String,

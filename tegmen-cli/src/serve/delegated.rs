@@ -54,8 +54,8 @@ impl Delegated {
         mistakes
     }
 
-    /// Opens the delegated device, and logs that this device is open. Returns `None` if the server is not a delegated
-    /// device.
+    /// Opens the delegated device, and logs its name, epoch and scopes. Returns `None` if the options configure no
+    /// delegated device.
     pub(super) fn open(&self, credentials: &Credentials, log: &Log) -> Result<Option<DelegatedDevice>, Failure> {
         let (Some(name), Some(state)) = (&self.delegated, &self.device_state) else { return Ok(None) };
         let key = self.device_key.as_deref().filter(|file| file.exists());

@@ -129,8 +129,8 @@ impl Delegation {
         Ok(Some(Acme { certificates: Arc::new(OfAcme::new(settings, Arc::clone(servers))), listener }))
     }
 
-    /// Opens the server of delegated sessions, which uses the store of access control. Logs that this server is open.
-    /// Returns `None` if the server delegates no sessions.
+    /// Opens the server of delegated sessions, which uses the store of access control. Logs the number of its devices.
+    /// Returns `None` if the options configure no such server.
     pub(super) fn open(&self, access: Option<&access::Role>, log: &Log) -> Result<Option<Role>, Failure> {
         let Some(access) = access else { return Ok(None) };
         let servers = servers_of(&self.delegation_trust, &self.delegation_crl)?;

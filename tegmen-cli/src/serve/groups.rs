@@ -68,8 +68,8 @@ impl Groups {
         mistakes
     }
 
-    /// Opens the controller of groups, which uses the store of access control. Logs that the controller is open.
-    /// Returns `None` if the server controls no groups.
+    /// Opens the controller of groups, which uses the store of access control. Logs the name of the controller. Returns
+    /// `None` if the options configure no controller.
     pub(super) fn open(&self, access: Option<&access::Role>, log: &Log) -> Result<Option<Role>, Failure> {
         let (Some(name), Some(access)) = (&self.group_controller, access) else { return Ok(None) };
         let key = self.group_key.as_deref().map(group_key).transpose()?;

@@ -49,7 +49,7 @@ impl ResourceServer {
         mistakes
     }
 
-    /// Opens the resource server, and logs that the resource server is open. Returns `None` if the server is not a
+    /// Opens the resource server, and logs its name and its limit of tokens. Returns `None` if the options configure no
     /// resource server. `contexts` are the OSCORE contexts of the server.
     pub(super) fn open(
         &self,
