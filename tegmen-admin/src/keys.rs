@@ -105,7 +105,7 @@ pub(crate) struct Listed {
     expires: u64,
 }
 
-/// The content of the row of a key: the hash of its secret, and its other fields.
+/// The content of the row of an API key in the store: the hash of its secret, and its other fields.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -150,7 +150,7 @@ fn listed(entry: &Entry) -> Option<Listed> {
 }
 
 /// Returns the ID and the present content of an API key whose row changed. The content is `None` if the key was
-/// deleted. Returns `None` if the row does not belong to an API key.
+/// deleted. Returns `None` if the row of the store does not belong to an API key.
 pub(crate) fn changed(change: &Changed) -> Option<(String, Option<Listed>)> {
     let id = id(&change.key)?.to_owned();
     Some((id, change.entry.as_ref().and_then(listed)))
@@ -230,7 +230,7 @@ impl<S: Store> Keys<S> {
         Ok(Principal { name: id.to_owned(), right: Right::Scopes(key.scopes, key.expires) })
     }
 
-    /// Returns the row of the key with this ID. Refuses a key that does not exist or has expired.
+    /// Returns the row of the API key with this ID in the store. Refuses a key that does not exist or has expired.
     async fn valid(&self, id: &str) -> Result<Row, Problem> {
         let entry = self.0.read(format!("{KEYS}{id}").as_bytes(), None).await?.entry;
         entry.and_then(|entry| read(&entry.value)).filter(|row| row.key.expires > now()).ok_or_else(unauthorized)

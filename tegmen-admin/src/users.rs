@@ -35,7 +35,7 @@ const MOST: usize = 10_000;
 /// Maximum number of rows that are read at once.
 const PAGE: usize = 1000;
 
-/// The content of the row of a user.
+/// The content of the row of a user in the store.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Row {
@@ -81,7 +81,7 @@ fn shown(entry: &Entry) -> Option<ShownUser> {
     Some(ShownUser { name: name.to_owned(), disabled, lifetime })
 }
 
-/// Returns the row of a user, and the revision of the row; `None` if there is no such user.
+/// Returns the row of a user in the store, and the revision of the row; `None` if there is no such user.
 pub(crate) async fn find<S: Store>(store: &S, name: &str) -> Result<Option<(Row, Revision)>, Problem> {
     if !is_name(name) {
         return Ok(None);
