@@ -199,9 +199,9 @@ fn write(target: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
     fs::write(folder.join(name), bytes)
 }
 
-/// Writes scripts for the two ends of an OSCORE context, and values of the OSCORE option.
+/// Writes scripts for the two endpoints of an OSCORE context, and values of the OSCORE option.
 fn oscore() -> io::Result<()> {
-    // Requests of both ends, delivered in turn, again, damaged; a restart, and the challenge after it.
+    // Requests of both endpoints, delivered in turn, again, damaged; a restart, and the challenge after it.
     write(
         "oscore",
         "exchange",
@@ -437,8 +437,8 @@ fn handshakes() -> io::Result<()> {
 
 /// Writes scripts for handshakes that resume a session.
 fn resumptions() -> io::Result<()> {
-    // After the flags, the byte of a resumption: the end under test, resumption by id, an earlier close, lost keys,
-    // changed bytes.
+    // After the flags, the byte of a resumption: the endpoint under test, resumption by id, an earlier close, lost
+    // keys, changed bytes.
     for how in [0, 1, 2, 3, 4, 6, 8, 9, 64, 65, 128] {
         for (name, script) in scripts() {
             write("dtls_resumed", &format!("{how}-{name}"), &[&[0, how][..], &script].concat())?;
@@ -511,8 +511,8 @@ fn packet(payload: &[u8]) -> Vec<u8> {
     encode(headers.iter().chain(payload)).collect()
 }
 
-/// Makes a script for one end. The peer sends requests that the end answers at once, answers later or refuses, and
-/// repeats these requests. The end also sends its own requests, and the peer answers them.
+/// Makes a script for one endpoint. The peer sends requests that the endpoint answers at once, answers later or
+/// refuses, and repeats these requests. The endpoint also sends its own requests, and the peer answers them.
 fn exchange_script() -> Vec<u8> {
     let mut script = vec![0, 0];
     let mut step = |operation: u8, datagram: &[u8]| {

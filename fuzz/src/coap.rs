@@ -1,4 +1,4 @@
-//! Targets for CoAP messages, and for exchanges between two ends.
+//! Targets for CoAP messages, and for exchanges between two endpoints.
 
 use crate::Input;
 use std::collections::HashMap;
@@ -138,7 +138,8 @@ impl Handler for Application {
     }
 }
 
-/// Reads the bytes as a script for one end: datagrams of the peer, messages that this end sends, and passing time.
+/// Reads the bytes as a script for one endpoint: datagrams of the peer, messages that this endpoint sends, and passing
+/// time.
 pub fn exchange(data: &[u8]) {
     let mut input = Input::new(data);
     let mut now = Instant::from_micros(0);

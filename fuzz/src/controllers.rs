@@ -178,8 +178,8 @@ impl Script<'_> {
         }
     }
 
-    /// Processes the result of a change. Stores its rekey messages, and returns true. Returns false if the controller
-    /// refused the change for an allowed reason. The group is then unchanged.
+    /// Processes the result of a change of the group. Stores the rekey messages of the change, and returns true.
+    /// Returns false if the controller refused the change for an allowed reason. The group is then unchanged.
     async fn changed(&mut self, outcome: Result<Rekeying, GroupError>) -> bool {
         match outcome {
             Ok(rekeying) => {
@@ -198,7 +198,7 @@ impl Script<'_> {
         }
     }
 
-    /// Delivers a message to a device. The message may be old, or from a time before the device was admitted.
+    /// Delivers a rekey message to a device. The message may be old, or from a time before the device was admitted.
     fn hear(&mut self, which: usize, message: u8) {
         let at = usize::from(message) % self.sent.len().max(1);
         let (Some(device), Some(message)) = (self.devices.get_mut(&which), self.sent.get(at)) else { return };
@@ -243,7 +243,8 @@ impl Script<'_> {
         }
     }
 
-    /// Checks that both controllers show the operator the same group as the script.
+    /// Checks that both controllers show the operator the same group: with the current epoch, and with the members that
+    /// the steps of the script have admitted and not evicted.
     async fn examine(&mut self) {
         let shown = [self.controllers[0].show(&self.group).await, self.controllers[1].show(&self.group).await];
         let [first, second] = shown.map(|report| report.expect("the group is there"));

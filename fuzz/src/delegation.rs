@@ -100,7 +100,7 @@ struct Expected {
     refusals: Refusals,
 }
 
-/// The state of a running script: the device, the model of the device, and the data of the server.
+/// The state of a running script: the device, the state that the device should have, and the data of the server.
 struct Script {
     pages: Pages,
     device: RefCell<Tested>,
@@ -159,10 +159,11 @@ const fn number_of(state: &[u8; STATE_LEN]) -> u32 {
 /// Reads the bytes as a script: requests of the server and of other peers, tickets of this and of other epochs and
 /// devices, forgeries, restarts and power cuts.
 ///
-/// The script compares the device with a model. The device must refuse four kinds of tickets: tickets of a connection
-/// that was revoked in the same epoch, tickets of another epoch, tickets of another device, and forged tickets. It must
-/// not forget a revocation that it acknowledged, and its epoch must never decrease. If the lowest bit of the first byte
-/// is set, the number of the first epoch is near the highest possible number.
+/// After each step, the script compares the device with the state that the device should have. The device must refuse
+/// four kinds of tickets: tickets of a connection that was revoked in the same epoch, tickets of another epoch, tickets
+/// of another device, and forged tickets. It must not forget a revocation that it acknowledged, and its epoch must
+/// never decrease. If the lowest bit of the first byte is set, the number of the first epoch is near the highest
+/// possible number.
 pub fn script(data: &[u8]) {
     let mut input = Input::new(data);
     let seed = digest::<Compact, 32>(&[data]);
@@ -234,8 +235,9 @@ impl Expected {
         }
     }
 
-    /// Processes a request of the server in the model. Returns the code that the response of the device must have, and
-    /// the work that must be due at the device after the request. `fails` is true if the memory of the device failed.
+    /// Changes the expected state of the device as this request of the server should change it. Returns the code that
+    /// the response of the device must have, and the work that must be due at the device after the request. `fails` is
+    /// true if the memory of the device failed.
     fn take(&mut self, request: &ServerRequest<'_>, exported: Option<&[u8; 32]>, fails: bool) -> (Code, Option<Due>) {
         match request {
             ServerRequest::Status => (Code::CONTENT, None),
@@ -516,7 +518,7 @@ impl Script {
         assert!(refused.is_none_or(|refused| refused == code), "{code} for {refused:?}");
     }
 
-    /// Compares the answer of the device to a request of its server with the answer of the model.
+    /// Compares the answer of the device to a request of its server with the expected answer.
     fn answered(&mut self, request: &ServerRequest<'_>, code: Code, due: Option<Due>, response: &[u8]) {
         let fails = code == Code::INTERNAL_SERVER_ERROR;
         let may_fail = self.pages.0.borrow().power == Some(0) || self.expected.has_failed;
@@ -546,7 +548,8 @@ impl Script {
         self.device.borrow().time(self.now)
     }
 
-    /// Lets the device open a session that was handed over. The session must be equal to the session in the model.
+    /// Lets the device open a session that was handed over. The opened session must be equal to the session that the
+    /// script expects.
     fn open_elsewhere(&mut self, number: u32) {
         let time = self.time();
         let kept = self.expected.sessions.iter().flatten().find(|kept| kept.opens && number_of(&kept.state) == number);
@@ -564,7 +567,7 @@ impl Script {
         assert_eq!(opened, kept);
     }
 
-    /// Lets a peer send a session id to the device. The device must find the same session as the model.
+    /// Lets a peer send a session id to the device. The device must find the session that the script expects.
     fn find(&mut self, id: &[u8]) {
         let time = self.time();
         let is_it = |kept: &&Kept| !kept.opens && !kept.is_ticket && kept.handle == id;
@@ -627,7 +630,7 @@ impl Script {
         self.exported = None;
     }
 
-    /// Compares the device with the model.
+    /// Compares the device with the state that the device should have.
     fn check(&self) {
         let device = self.device.borrow();
         assert_eq!(device.status(), self.expected.status());

@@ -1,9 +1,10 @@
 //! Tests a DTLS client and a DTLS server, with the fuzzer between them.
 //!
 //! The script delivers, drops, repeats, changes and forges datagrams, and lets time pass. Four properties must hold for
-//! every script. An end receives only messages that the other end sent, and no message twice. No nonce is used twice
-//! under one key. An address without a valid cookie gets at most as many bytes as it sent, or three times as many if
-//! the ends have connection ids. Every exchange ends.
+//! every script. An endpoint receives only messages that the other endpoint sent, and no message twice. No nonce is
+//! used twice under one key. An address without a valid cookie gets at most as many bytes as it sent. It may get three
+//! times as many if the endpoints have connection ids, and six times as many if they resume a session. Every exchange
+//! ends.
 
 mod ends;
 mod node;
@@ -27,8 +28,8 @@ pub fn client(data: &[u8]) {
 }
 
 /// Tests the resumption of a session. The client sends the ticket or session id of an earlier session, which the fuzzer
-/// can change. The second byte of the script selects a ticket or a session id. It also selects the end under test: the
-/// server if the byte is even, and the client if the byte is odd.
+/// can change. The second byte of the script selects a ticket or a session id. It also selects the endpoint under test:
+/// the server if the byte is even, and the client if the byte is odd.
 pub fn resumed(data: &[u8]) {
     let how = data.get(1).copied().unwrap_or(0);
     let mut duel = Duel::<Resumed>::new(data, how & 1 == 0);
@@ -37,7 +38,8 @@ pub fn resumed(data: &[u8]) {
     duel.fight();
 }
 
-/// Returns the datagrams that both ends send in a handshake without faults, and in an exchange of messages after it.
+/// Returns the datagrams that both endpoints send in a handshake without faults, and in an exchange of messages after
+/// it.
 pub fn recorded_handshake(flags: u8) -> Vec<Vec<u8>> {
     let flags = [flags];
     let mut duel = Duel::<Full>::new(&flags, true);
@@ -62,7 +64,7 @@ pub fn recorded_handshake(flags: u8) -> Vec<Vec<u8>> {
 /// The numbers of the steps of a script. In a script, the data of a step follow its number. The seeds of the corpus use
 /// these numbers.
 pub mod step {
-    /// The next datagram to the end under test arrives.
+    /// The next datagram to the endpoint under test arrives.
     pub const DELIVER: u8 = 0;
     /// The next datagram arrives with changed bytes. In the script, the number of changes follows, and then for each
     /// change a position (2 bytes) and the new value of the byte at this position. If the highest bit of the position
@@ -73,8 +75,8 @@ pub mod step {
     /// An earlier datagram arrives again with changes. In the script, the index of this datagram follows, and then the
     /// changes as for [`CHANGE`].
     pub const REPEAT: u8 = 3;
-    /// Bytes that the script contains arrive from the address of the other end. In the script, their length (2 bytes)
-    /// and the bytes follow.
+    /// Bytes that the script contains arrive from the address of the other endpoint. In the script, their length (2
+    /// bytes) and the bytes follow.
     pub const MAKE_UP: u8 = 4;
     /// Bytes that the script contains arrive from an unauthenticated peer. If the script contains no bytes, an earlier
     /// datagram arrives from this peer. In the script, the index of the earlier datagram, the length (2 bytes) and the
@@ -82,13 +84,13 @@ pub mod step {
     pub const STRANGER: u8 = 5;
     /// Time passes. In the script, the time in units of 10 milliseconds (2 bytes) follows.
     pub const WAIT: u8 = 6;
-    /// An end sends a message, closes its session or opens a session. In the script, a byte follows that selects the
-    /// end and the action.
+    /// An endpoint sends a message, closes its session or opens a session. In the script, a byte follows that selects
+    /// the endpoint and the action.
     pub const ACT: u8 = 7;
     /// A part of an earlier datagram arrives as a datagram. In the script, the index of the earlier datagram follows,
     /// and then the position and the length of the part.
     pub const EXCERPT: u8 = 8;
-    /// The newest datagram that the end under test has sent is lost, if it has not arrived yet.
+    /// The newest datagram that the endpoint under test has sent is lost, if it has not arrived yet.
     pub const DROP_ANSWER: u8 = 9;
     /// Number of steps.
     pub const COUNT: u8 = 10;
@@ -97,13 +99,13 @@ pub mod step {
 struct Duel<'a, E: Ends> {
     input: Input<'a>,
     now: Instant,
-    /// The end under test. The next field, `honest`, is the other end, which receives only datagrams of the end under
-    /// test.
+    /// The endpoint under test. The next field, `honest`, is the other endpoint, which receives only datagrams of the
+    /// endpoint under test.
     target: Node<E>,
     honest: Node<E>,
     to_target: VecDeque<Vec<u8>>,
     to_honest: VecDeque<Vec<u8>>,
-    /// The datagrams that were sent to the end under test.
+    /// The datagrams that were sent to the endpoint under test.
     seen: Vec<Vec<u8>>,
     /// Number of bytes that an unauthenticated peer sent, and number of bytes that were sent to this peer.
     stranger: [usize; 2],
@@ -198,7 +200,7 @@ impl<'a, E: Ends> Duel<'a, E> {
             self.settle();
             self.step();
         }
-        // In a network without faults, the handshakes that began end.
+        // In a network without faults, every handshake that began ends.
         for _ in 0..40 {
             self.settle();
             while let Some(datagram) = self.to_target.pop_front() {
@@ -318,7 +320,7 @@ impl<'a, E: Ends> Duel<'a, E> {
         assert_heard(&mut self.target, &self.honest);
     }
 
-    /// Sends a datagram to the end under test. The script can repeat it later.
+    /// Sends a datagram to the endpoint under test. The script can repeat it later.
     fn toward_target(&mut self, datagram: Vec<u8>) {
         if self.seen.len() < 255 {
             self.seen.push(datagram.clone());
@@ -328,8 +330,8 @@ impl<'a, E: Ends> Duel<'a, E> {
         }
     }
 
-    /// Lets both ends send all datagrams that they have to send now. Delivers to the honest end all datagrams that are
-    /// addressed to it.
+    /// Lets both endpoints send all datagrams that they have to send now. The honest endpoint receives all datagrams
+    /// that are addressed to it.
     fn settle(&mut self) {
         for _ in 0..100 {
             for (to, datagram) in self.target.poll(self.now) {

@@ -2,11 +2,11 @@
 //!
 //! [`parsers`], [`coap`], [`lowpan`] and [`ndn`] process the bytes of the fuzzer like bytes from the network. Other
 //! targets read the bytes as a script: a list of events that the target executes one after the other. A script reaches
-//! states that single messages do not reach. [`duel`] has scripts for the two ends of a DTLS handshake. [`oscore`],
-//! [`group_oscore`] and [`axiom`] have scripts for the ends of a context and the members of a group. [`controllers`]
-//! tests two controllers of a group, [`delegation`] a device with delegated sessions, and [`edhoc`] both roles of
-//! EDHOC. [`access`] reads messages and policies of access control. [`x509`] and [`x509_motes`] read certificates and
-//! keys.
+//! states that single messages do not reach. [`duel`] has scripts for the client and the server of a DTLS handshake.
+//! [`oscore`], [`group_oscore`] and [`axiom`] have scripts for the endpoints of an OSCORE context and for the members
+//! of a group. [`controllers`] tests two controllers of a group, [`delegation`] a device with delegated sessions, and
+//! [`edhoc`] both roles of EDHOC. [`access`] reads messages and policies of access control. [`x509`] and [`x509_motes`]
+//! read certificates and keys.
 
 pub mod access;
 pub mod axiom;

@@ -9,9 +9,10 @@ use tegmen_lowpan::{Arrived, Interface, Network};
 const OWN: [[u8; 16]; 1] = [[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 1]];
 const CONTEXTS: [Context; 1] = [Context { id: 0, prefix: OWN[0], len: 64 }];
 
-/// Reads a sequence of frames. Two values precede each frame: a step of the clock, and the length of the frame.
-/// Corrects the checksums of the frames. If the node accepts a frame or a packet, it must be the same after it is
-/// written and read again.
+/// Lets a node receive a sequence of frames. In `data`, two values precede each frame: a step of the clock, and the
+/// length of the frame. The checksums of the frames are corrected. A frame that the parser accepts must be unchanged
+/// after it is written and parsed again. The headers of an accepted packet must be unchanged after compression and
+/// decompression.
 pub fn frames(data: &[u8]) {
     let routes = [Route::default(LinkAddress::Short(2))];
     let link = LinkAddress::Short(1);

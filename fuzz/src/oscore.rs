@@ -1,4 +1,4 @@
-//! Executes scripts of events for the two ends of an OSCORE context.
+//! Executes scripts of events for the two endpoints of an OSCORE context.
 
 use crate::Input;
 use std::collections::HashSet;
@@ -30,13 +30,13 @@ pub fn option(data: &[u8]) {
     }
 }
 
-/// One end of the context.
+/// One endpoint of the OSCORE context.
 struct End {
     context: Context,
     sender_id: &'static [u8],
-    /// The upper limit of the reserved sequence numbers, as this end last stored it durably.
+    /// The upper limit of the reserved sequence numbers, as this endpoint last stored it durably.
     kept: u64,
-    /// The requests of this end that wait for responses.
+    /// The requests of this endpoint that wait for responses.
     pending: Vec<Pending>,
 }
 
@@ -57,7 +57,7 @@ fn parameters(which: usize) -> Parameters<'static> {
 }
 
 /// Reads the bytes as a script: requests with any options, answers, restarts that lose the replay window, replays, and
-/// damaged messages. An end must deliver only requests that were sent, and no request twice.
+/// damaged messages. An endpoint must deliver only requests that were sent, and no request twice.
 pub fn script(data: &[u8]) {
     option(data);
     let mut input = Input::new(data);

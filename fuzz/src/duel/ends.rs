@@ -28,8 +28,8 @@ pub(super) trait Ends {
     /// Maximum number of bytes that an endpoint may send to an unauthenticated peer for each byte that it received from
     /// this peer.
     const AMPLIFICATION: usize = 1;
-    /// True if an end may send further datagrams to an unauthenticated peer later. If false, each datagram to an
-    /// unauthenticated peer answers a datagram of this peer.
+    /// True if an endpoint may send datagrams to an unauthenticated peer also when its timers fire. If false, each
+    /// datagram to an unauthenticated peer must answer a datagram of this peer immediately.
     const LATER: bool = false;
 }
 
@@ -37,7 +37,7 @@ pub(super) trait Ends {
 /// true if the client has a ticket, and false if it has a session id. The third value is the ticket or the session id.
 pub(super) type Kept = (SessionState, bool, Vec<u8>);
 
-/// Ends without an earlier session.
+/// The pair of a client and a server that have no earlier session.
 pub(super) struct Full;
 
 impl Ends for Full {
@@ -53,7 +53,7 @@ impl Ends for Full {
     }
 }
 
-/// Ends that resume sessions.
+/// The pair of a client and a server that resume a session.
 pub(super) struct Resumed;
 
 impl Ends for Resumed {

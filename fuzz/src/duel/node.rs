@@ -1,5 +1,5 @@
-//! One end of a test: its endpoint, the messages that it sent and received, and a crypto provider that records each
-//! nonce.
+//! The client or the server of a test: its endpoint, the messages that it sent and received, and a crypto provider that
+//! records each nonce.
 
 use super::ends::{Ends, Kept};
 use std::collections::HashSet;
