@@ -3,7 +3,7 @@
 //!
 //! A producer encrypts the payload of its responses with AES-128-CCM. The key identifier (2 bytes) and the variable
 //! part of the nonce (2 bytes) precede the encrypted payload, and the tag (8 bytes) follows. This adds 12 bytes. The
-//! rest of the nonce is derived from the resource's URI, which both ends know.
+//! rest of the nonce is derived from the resource's URI, which client and server know.
 //!
 //! **Limits**: Requests have no protection, so neither their content nor their origin is certain. Anyone can change the
 //! options and the code of a response. Anyone can deliver an old response again, or deliver responses in another order.

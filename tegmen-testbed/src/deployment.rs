@@ -132,7 +132,8 @@ pub struct Traffic {
     pub group: Option<Group>,
 }
 
-/// Random losses of memory. Before each reading a random number decides whether a node loses its memory.
+/// Random losses of memory. Before a node makes a reading (measures a value), a random number decides whether a node
+/// loses the content of its RAM.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reboots {
@@ -143,14 +144,14 @@ pub struct Reboots {
     pub of: Rebooted,
 }
 
-/// The node that loses its memory before a reading.
+/// Selects the node that loses the content of its RAM before a reading (a measured value) is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rebooted {
-    /// The node that makes the reading loses its memory.
+    /// The node that makes the reading loses the content of its RAM.
     #[default]
     Client,
-    /// Node 0 loses memory: only the OSCORE state that it has for the node that makes the reading.
+    /// Node 0 loses only the OSCORE state that it has for the node that makes the reading.
     Server,
 }
 

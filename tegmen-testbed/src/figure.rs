@@ -24,7 +24,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns the name of the source in tables.
+    /// Returns the name with which tables show this source.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Paper => "paper",
@@ -235,7 +235,7 @@ pub const CONSISTENT: &str = "paper agrees with itself";
 pub const MISSED: &str = "missed";
 /// The verdict on a conclusion of the paper that does not hold for Tegmen.
 pub const HOLDS_NOT: &str = "does not hold";
-/// The verdict on a figure for which the two values should agree, but do not agree.
+/// The verdict on a figure that fails its check: for example, Tegmen's value differs too much from the paper's value.
 pub const DIFFERS: &str = "differs";
 /// The verdict on a figure for which the paper contradicts itself. The verdict also contains the value that agrees with
 /// the other numbers of the paper.

@@ -167,8 +167,7 @@ pub struct Node<
     /// The pause after the next failed handshake. Each failure doubles the pause. With `None` the node does not try
     /// again.
     pause: Option<Duration>,
-    /// The time of the next attempt to open a session, and the address of the other end; `None` if no attempt is
-    /// planned.
+    /// The time of the next attempt to open a session, and the address of the peer; `None` if no attempt is planned.
     returns: Option<(Instant, Address)>,
     /// The receiver of the node's next reading, if a flight of the handshake must be sent before the reading; `None` if
     /// no flight is due.
@@ -404,7 +403,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
                         continue;
                     }
                     Outcome::TimedOut if self.pause.is_some() => {
-                        // The other end has no session, if the last flight was lost.
+                        // The peer has no session if the last flight was lost.
                         self.node.endpoint.close(id);
                         self.server = None;
                         self.readings.push_front(reading);

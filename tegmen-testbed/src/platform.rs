@@ -25,19 +25,19 @@ pub struct Platform {
     pub volts: f64,
 }
 
-/// The energy that a node uses, in microjoules.
+/// The energy that a node uses in a period of time, in microjoules.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Energy {
-    /// The energy of the processor while it computes, in microjoules.
+    /// The energy that the processor uses for all its computations in the period, in microjoules.
     pub cpu_uj: f64,
-    /// The energy of the radio while it sends, in microjoules.
+    /// The energy that the radio uses to send all frames of the node in the period, in microjoules.
     pub tx_uj: f64,
-    /// The energy of the radio while it receives frames for this node, in microjoules.
+    /// The energy that the radio uses to receive frames for this node in the period, in microjoules.
     pub rx_uj: f64,
-    /// The energy of the radio while it receives frames for other nodes, in microjoules. Only a radio that is always on
-    /// uses this energy.
+    /// The energy that the radio uses to receive frames for other nodes in the period, in microjoules. Only a radio
+    /// that is always on uses this energy.
     pub overheard_uj: f64,
-    /// The energy of a radio that listens all the time, except while it sends, in microjoules.
+    /// The energy of a radio that listens for the whole period, except while it sends, in microjoules.
     pub rx_always_on_uj: f64,
 }
 

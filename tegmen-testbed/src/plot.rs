@@ -11,7 +11,7 @@ pub use bars::{Bars, bars};
 pub use lines::{Series, distribution, lines};
 pub use map::{Node, map};
 
-/// A value, and the lower and upper bound of its interval; `None` if there is no interval.
+/// A value, and the lower and upper bound of its confidence interval; `None` if there is no interval.
 pub type Value = (f64, Option<[f64; 2]>);
 
 /// Returns the text with the escapes that HTML and SVG require.

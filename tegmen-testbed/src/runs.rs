@@ -33,7 +33,7 @@ pub struct Summary {
     pub case: BTreeMap<String, String>,
     /// The protection of the readings.
     pub protection: Protection,
-    /// The source of these figures. It is always [`Source::Simulated`].
+    /// The source of the values in this summary. It is always [`Source::Simulated`].
     pub source: Source,
     /// The number of hops from node 0 to the farthest node.
     pub hops: usize,

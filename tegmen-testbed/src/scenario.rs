@@ -1,7 +1,7 @@
 //! A scenario: a deployment that runs with one protection and one seed. Each node runs the real protocol stack of
 //! Tegmen. 6LoWPAN carries the packets of the nodes, and a simulated radio carries the frames. A reading is a measured
-//! value. A node sends a reading to node 0 in a request, or requests it from node 0 over NDN. The response to the
-//! request is the answer to the reading.
+//! value. Over CoAP, a node sends a reading to node 0 in a request. Over NDN, node 0 makes the reading, and a node
+//! requests it from node 0. In both cases, the answer to the reading is the response to the request.
 
 mod group;
 mod named;
@@ -144,11 +144,11 @@ fn world_of(deployment: &Deployment, protection: Protection, seed: u64) -> World
 pub struct Noted {
     /// The kind of the milestone.
     pub milestone: Milestone,
-    /// A node reaches a milestone while it processes a received datagram or an alarm. This is the virtual time at which
-    /// the datagram arrived or the alarm fired, in microseconds.
+    /// The virtual time, in microseconds, at which the event happened that led to the milestone: a datagram arrived at
+    /// the node, or an alarm of the node fired.
     pub begun: Micros,
-    /// The virtual time at which the processor of the node finished the computation for this datagram or alarm (see
-    /// [`begun`](Self::begun)), in microseconds.
+    /// The virtual time, in microseconds, at which the processor of the node finished the computation for this datagram
+    /// or alarm (see [`begun`](Self::begun)).
     pub at: Micros,
     /// For each node: the activity of its radio, the time in microseconds for which its processor was busy, and the
     /// number of instructions that it executed.
@@ -217,7 +217,7 @@ pub struct Storm {
     /// Number of alerts with which the device refused a handshake.
     pub refusals: u64,
     /// Number of public-key operations of the peers. A verification is one operation: the peer verifies a certificate
-    /// or a raw public key, and also the proof that the other end owns this key. A signature is one operation too.
+    /// or a raw public key, and also the proof that the peer owns this key. A signature is one operation too.
     pub public_key_answers: u64,
 }
 
@@ -811,23 +811,22 @@ impl<'s> World<'s> {
 }
 
 const PREFIX: [u8; 16] = [0xfd, 0x00, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-/// An alarm of the simulation has a token, which names its purpose. With this token, a node makes a reading when the
-/// alarm fires.
+/// The token (purpose) of the simulator's alarm at which a node makes a reading.
 const READ: u64 = 1;
-/// The token of an alarm. When the alarm fires, a waiting datagram leaves a node.
+/// The token (purpose) of the simulator's alarm at which a waiting datagram leaves a node.
 const LEAVE: u64 = 2;
-/// The token of an alarm. The alarm is the timer of the node's protocol stack.
+/// The token (purpose) of the simulator's alarm for the next timer of a node's protocol stack.
 const POLL: u64 = 3;
-/// The token of an alarm. When the alarm fires, a node sends the frame or packet that [`World::send_later`] has
-/// planned.
+/// The token (purpose) of the simulator's alarm at which a node sends the frame or packet that [`World::send_later`]
+/// has planned.
 const LATER: u64 = 4;
-/// The token of an alarm. The alarm fires a millisecond after a milestone (an event such as the end of the handshakes).
-/// Then the simulation reads the activity of the radios.
+/// The token (purpose) of the simulator's alarm at which the simulation reads the activity of the radios. This alarm
+/// fires a millisecond after a milestone (an event such as the end of the handshakes).
 const ACCOUNT: u64 = 5;
-/// The token of an alarm. When the alarm fires, a node with a sleeping radio asks its parent for packets.
+/// The token (purpose) of the simulator's alarm at which a node with a sleeping radio asks its parent for packets.
 const ASK_PARENT: u64 = 6;
-/// The token of the alarm for the first move in the deployment's list of moves. A move changes the address of a node.
-/// The next higher numbers are the tokens of the alarms for the other moves.
+/// The token (purpose) of the simulator's alarm for the first move in the deployment's list of moves. A move changes
+/// the address of a node. The next higher numbers are the tokens of the alarms for the other moves.
 const MOVE: u64 = 7;
 /// Maximum time in microseconds from the end of a frame to the end of its acknowledgement, rounded up.
 const ACKNOWLEDGED_AFTER: Micros = 1000;

@@ -1,20 +1,21 @@
-//! The numbers of processor instructions of handshakes, divided into the steps of each end.
+//! The numbers of processor instructions of handshakes, divided into the steps of the client and of the server.
 
 use serde::Serialize;
 
-/// The numbers of processor instructions that one end needs in a handshake.
+/// The numbers of processor instructions that one endpoint (client or server) needs in a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct HandshakeCosts {
-    /// Number of processor instructions for each flight that the end sends, and for each retransmission of this flight.
-    /// It includes those for the processing of the flight that arrived before.
+    /// Number of processor instructions for each flight that this endpoint (client or server) sends, and for each
+    /// retransmission of this flight. The number includes the processing of the peer's previous flight.
     pub flight: u64,
     /// Number of processor instructions for an answer for which a server stores no state: a HelloVerifyRequest, or an
     /// alert.
     pub answer: u64,
-    /// Number of processor instructions after the public key of the peer has arrived. It includes those for the
+    /// Number of processor instructions after the public key of the peer has arrived. The number includes the
     /// verification of the key, the verification of the peer's proof, and all further steps except a signature.
     pub verify: u64,
-    /// Number of processor instructions for a signature by this end, and for the steps until the next flight is sent.
+    /// Number of processor instructions for a signature by this endpoint (client or server), and for the steps until
+    /// the next flight is sent.
     pub sign: u64,
 }
 

@@ -17,7 +17,8 @@ pub struct PanicPlace {
     /// The crate to which the line belongs.
     #[serde(rename = "crate")]
     pub krate: String,
-    /// The file, relative to the folder of the crate, and the line.
+    /// The place of the line, such as `src/buf.rs:12`: the file, relative to the folder of the crate, and the line
+    /// number.
     pub at: String,
     /// The name of the panic function of `core` that the line calls.
     pub calls: String,

@@ -8,7 +8,7 @@ use super::components::P256;
 use super::{Error, Footprint, grouped};
 use std::fmt;
 
-/// A measured number, and the maximum that it may have.
+/// A number that was measured in an image, and the maximum that this number may have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Relation {
     what: &'static str,
@@ -17,17 +17,17 @@ pub(super) struct Relation {
 }
 
 impl Relation {
-    /// Returns true if the number is at most its maximum.
+    /// Returns true if the measured number is at most its maximum.
     pub(super) const fn holds(&self) -> bool {
         self.measured <= self.most
     }
 }
 
-/// Compares numbers of these images with each other, for images that were built with the provider `compact`. Returns
-/// the compared numbers with their maximums.
+/// Compares the measured sizes and instruction counts of the images in `footprints` with their maximums. Only images
+/// that were built with the provider `compact` are compared. Returns the measured numbers with their maximums.
 ///
 /// # Errors
-/// [`Error::NoRelation`] if an image or one of its numbers is missing.
+/// [`Error::NoRelation`] if an image or a measured number of an image is missing.
 pub(super) fn of(footprints: &[Footprint]) -> Result<Vec<Relation>, Error> {
     let mut relations = of_groups(footprints)?.to_vec();
     relations.extend(of_public_keys(footprints)?);

@@ -1,9 +1,10 @@
 //! A simulated node of a CoAP network with content objects: a consumer, a producer, or a forwarder.
 //!
-//! A consumer requests the readings of the producers in turn. A forwarder is a caching CoAP proxy (RFC 7252, section
-//! 5.7). It retransmits a request to the next node until it receives the response. The response that the proxy then
-//! sends to its own client also acknowledges the request of this client. In a network without proxies, a forwarder
-//! forwards only IP packets, and consumers send their requests directly to the producers.
+//! A consumer sends a request to one producer after the other, and then begins with the first producer again. A
+//! forwarder is a caching CoAP proxy (RFC 7252, section 5.7). It retransmits a request to the next node until it
+//! receives the response. The response that the proxy then sends to its own client also acknowledges the request of
+//! this client. In a network without proxies, a forwarder forwards only IP packets, and consumers send their requests
+//! directly to the producers.
 
 mod application;
 mod memory;

@@ -1,19 +1,19 @@
 //! The keys and certificates of simulated nodes, which are the same as in the firmware images. The module also verifies
-//! and signs for an end whose handshake needs a public-key operation.
+//! and signs for a node whose handshake needs a public-key operation.
 
 use tegmen::crypto::{Compact, MAX_SIGNATURE, P256_PREFIX, SCALAR_LEN, SignatureScheme, curves};
 use tegmen::dtls::{Answer, CertificateType, CipherSuite, ClientAuthentication, Credential, Keys, Need, Suites};
 use tegmen::identity::Principal;
 use tegmen_x509::{Anchor, KeyPurpose, Name, PublicKey, Refusal, Rules};
 
-/// The public key that an end sends to its peer, as a raw public key or in certificates.
+/// The public key that a node sends to its peer, as a raw public key or in certificates.
 pub(crate) struct Shown {
     kind: CertificateType,
     content: Vec<u8>,
 }
 
 impl Shown {
-    /// Returns the raw public key. Both ends know it in advance.
+    /// Returns the raw public key. Client and server know it in advance.
     pub(crate) fn raw_public_key() -> Self {
         Self { kind: CertificateType::RAW_PUBLIC_KEY, content: public_key().to_vec() }
     }
@@ -52,7 +52,7 @@ impl Keys for Shown {
 }
 
 /// Performs the operation that a handshake with public keys needs: a verification of the peer's key, or a signature.
-/// All ends have the same key.
+/// All simulated nodes sign with the same private key.
 pub(crate) fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8; 91]) -> Answer<'a> {
     match need {
         Need::VerifyPeer { certificate_type: CertificateType::X509, content } => {
@@ -86,7 +86,7 @@ pub(crate) fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8
             room[..len].copy_from_slice(&signature[..len]);
             Answer::Signature(&room[..len])
         }
-        // No mote has RSA, and pre-shared keys are those of the end.
+        // No mote has RSA, and pre-shared keys belong to the endpoint.
         Need::Encrypt { .. } | Need::Decrypt { .. } | Need::PskForServer { .. } | Need::PskOfClient { .. } => {
             Answer::Unknown
         }
@@ -105,7 +105,7 @@ fn public_key() -> PublicKey {
 
 /// The principal to which every verified peer belongs.
 pub(crate) const WHO: Principal = Principal(1);
-/// The private key of the device.
+/// The private key with which all simulated nodes sign.
 const PRIVATE: [u8; SCALAR_LEN] = [1; SCALAR_LEN];
 const PATH: &[u8] = include_bytes!("../../../firmware/x509/path.bin");
 const ANCHOR_NAME: &[u8] = include_bytes!("../../../firmware/x509/anchor-name.der");

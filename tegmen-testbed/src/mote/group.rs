@@ -548,7 +548,7 @@ pub(crate) const fn is_handshake(datagram: &[u8]) -> bool {
 }
 
 /// Number of handshakes for which the table of peers has memory. This is enough, because node 0 performs only one
-/// handshake at a time, and the other members perform handshakes only with node 0.
+/// handshake at a time, and all other nodes perform handshakes only with node 0.
 const HANDSHAKES: usize = 2;
 /// The SenderID of node 0.
 const SENDER: u8 = 0;

@@ -1,8 +1,9 @@
 //! A simulated node of Named Data Networking. It contains the forwarder of the library, with tables of a fixed size,
-//! and an application. The application either requests readings, or answers requests with its own readings.
+//! and an application. The application either requests readings, or answers requests for readings.
 //!
-//! Each node retransmits an Interest to its own next hop, as in the paper on content objects. Only nodes that forward
-//! packets have a content store. A forwarder verifies no signature; a consumer verifies every signature.
+//! Each node on the path retransmits an Interest to the next node on the path, as in the paper on content object
+//! security (`papers::objects`). Only nodes that forward packets have a content store. A forwarder verifies no
+//! signature; a consumer verifies every signature.
 
 pub mod packets;
 mod tables;
@@ -49,7 +50,8 @@ enum Asks {
     Nothing,
     /// All readings of the producer with this number, in order.
     Each(u16),
-    /// Random readings. The requests go to the producers in turn.
+    /// Random readings of all producers. The first request is for a reading of the first producer, and the next request
+    /// for a reading of the next producer. The first producer follows the last producer.
     Any { producers: usize },
 }
 
@@ -107,9 +109,9 @@ impl NamedNode {
         }
     }
 
-    /// Makes the node `number` of a deployment. `parent` is its neighbour on the path to node 0. Node 0 produces the
-    /// readings of all nodes in `makers`. Each node in `makers` requests its own readings from node 0. `forwards` is
-    /// true if the path from another node to node 0 contains the node `number`.
+    /// Makes the node `number` of a deployment. `parent` is its neighbour on the path to node 0. Node 0 has one
+    /// producer of readings for each node in `makers`. Each node in `makers` requests the readings of its producer from
+    /// node 0. `forwards` is true if the path from another node to node 0 contains the node `number`.
     pub fn of_deployment(
         seed: u64,
         number: usize,
@@ -321,7 +323,7 @@ impl Mote for NamedNode {
     fn moved(&mut self, _: Instant, _: Address, _: Address, _: &mut Vec<Wish>) {}
 }
 
-/// Returns the prefix of the names of the readings that belong to the node `maker`.
+/// Returns the prefix of the names of the readings that the node `maker` requests from node 0.
 fn prefix_of_maker(maker: u16) -> Vec<u8> {
     let number = maker.to_be_bytes();
     prefix(&[super::RESOURCE.as_bytes(), if maker <= 0xff { &number[1..] } else { &number }])

@@ -1,7 +1,7 @@
 //! The protection of messages at one node: its OSCORE contexts, and the keys of protected payloads.
 //!
-//! A node reserves message numbers in ranges. Such a range is called a lease. The ends of the leases survive a restart,
-//! because a mote stores them in its flash memory.
+//! A node reserves message numbers in ranges. The end of a range survives a restart, because a mote stores this number
+//! in its flash memory.
 
 use super::MESSAGE;
 use crate::coap_protected::{MAX_MESSAGES, Resource};
@@ -53,7 +53,7 @@ pub(super) struct Payloads {
 pub(super) struct Kept {
     contexts: BTreeMap<u16, u64>,
     /// The number of the key of protected payloads, and the first message number that the node has not reserved under
-    /// this key. The node may use all message numbers below it.
+    /// this key. After a restart, the node continues with this message number, so it uses no message number twice.
     resource: (u16, u64),
 }
 
@@ -220,7 +220,7 @@ impl Payloads {
     pub(super) fn seal(&mut self, payload: &[u8]) -> Vec<u8> {
         let (mut key, mut end) = self.kept;
         if end >= MAX_MESSAGES && self.resource.as_ref().is_none_or(|(_, known)| known.left() == 0) {
-            // Keys are numbered, and both ends have them: the next one.
+            // Both nodes have all keys, which are numbered. The next key is used.
             (key, end, self.resource) = (key.wrapping_add(1), 0, None);
         }
         let (_, resource) = self.resource.get_or_insert_with(|| (key, payload_key(key, end)));

@@ -99,7 +99,7 @@ impl Protection {
         matches!(self, Self::ConnectionId | Self::Ticket | Self::Delegation) || self.has_public_keys()
     }
 
-    /// Returns true if both ends perform public-key operations in a handshake. A mote needs seconds for such an
+    /// Returns true if client and server perform public-key operations in a handshake. A mote needs seconds for such an
     /// operation.
     pub const fn has_public_keys(self) -> bool {
         matches!(self, Self::RawKey | Self::Certificate)
@@ -120,7 +120,7 @@ impl Protection {
         self.has_sessions() || matches!(self, Self::Oscore | Self::Axiom | Self::NdnProtected)
     }
 
-    /// Returns the numbers of processor instructions of one end (client or server) for the steps of a handshake.
+    /// Returns the numbers of processor instructions of the client or of the server for the steps of a handshake.
     /// `is_resumed` is true if the handshake resumes a session.
     pub const fn handshake(self, costs: &Handshakes, is_client: bool, is_resumed: bool) -> HandshakeCosts {
         let [of_client, of_server] = match self {
@@ -144,12 +144,12 @@ impl Protection {
             // There is none yet with groups, which have the records of DTLS.
             // Nor with connection ids: they are not part of an image.
             Self::CoapDtls | Self::ConnectionId | Self::Axiom | Self::AxiomDtls => "dtls_psk_client",
-            // Both ends in one.
+            // Both endpoints in one.
             Self::Ticket => "dtls_resume",
             Self::RawKey => "dtls_rpk",
             Self::Certificate => "dtls_x509",
             Self::Delegation => "dtls_delegated",
-            // Both ends of a context in one.
+            // Both endpoints of a context in one.
             Self::Oscore => "oscore",
             Self::Ndn | Self::NdnProtected => "ndn",
         }

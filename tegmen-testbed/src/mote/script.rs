@@ -15,14 +15,15 @@ use std::sync::Arc;
 use tegmen::address::Address;
 use tegmen::time::{Duration, Instant};
 
-/// A turn: the datagrams that one node sends before the other node sends the next turn.
+/// A turn of an exchange: the datagrams that one node sends before the other node sends datagrams.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turn {
     /// The datagrams that the node sends before the other node sends datagrams. No two datagrams of an exchange are
     /// equal.
     pub datagrams: Vec<Vec<u8>>,
-    /// The time from the end of the previous turn to the beginning of this turn, in microseconds. During this time the
-    /// node computes, or waits for nodes that are not simulated.
+    /// The time, in microseconds, from the arrival of the other node's datagrams (or the beginning of the exchange)
+    /// until the node sends these datagrams. During this time the node computes, or waits for nodes that are not
+    /// simulated.
     pub pause: Micros,
 }
 

@@ -3,9 +3,9 @@
 //! Two files in `data/` contain the results of ns-3 with its model lr-wpan. The traffic consists of request frames and
 //! answer frames, without a protocol above the MAC layer. The simulator runs the same traffic here, and none of its
 //! parameters is fitted to these results. In `ns3-lrwpan-reference.csv` node 0 sends the requests, so all requests wait
-//! in the queue of one node. In `ns3-lrwpan-measured.csv` the leaves send the requests. In a saturated case a queue
-//! grows for the whole run, so a small difference of the capacity becomes a large difference of the delay. Such a case
-//! has a wider tolerance.
+//! in the queue of one node. In `ns3-lrwpan-measured.csv` the leaves send the requests, except in the cases with a
+//! chain of nodes. In a saturated case a queue grows for the whole run, so a small difference of the capacity becomes a
+//! large difference of the delay. Such a case has a wider tolerance.
 
 use crate::figure::Source;
 use crate::interval;
@@ -160,7 +160,7 @@ struct Run<'c> {
     answered: Vec<Micros>,
 }
 
-/// The requests from one node to one other node.
+/// A timer that makes the node `asker` send requests to the node `answerer`.
 struct Timer {
     asker: NodeId,
     answerer: NodeId,
@@ -450,8 +450,8 @@ pub fn table(rows: &[Row]) -> String {
 /// The value of [`Row::file`] for a case whose ns-3 result is from `ns3-lrwpan-reference.csv`. In these cases node 0
 /// sends the requests.
 pub const GIVEN: &str = "given";
-/// The value of [`Row::file`] for a case whose ns-3 result is from `ns3-lrwpan-measured.csv`. The file contains the
-/// cases in which leaves send the requests, and long chains.
+/// The value of [`Row::file`] for a case whose ns-3 result is from `ns3-lrwpan-measured.csv`. In some of these cases
+/// the leaves send requests to node 0. In the other cases node 0 sends requests over a chain of nodes.
 pub const MEASURED: &str = "measured";
 /// The verdict on a case in which the results of the simulator agree with those of ns-3.
 pub const AGREES: &str = "agrees";

@@ -130,15 +130,15 @@ const ORDER: [&str; 13] = [
     "server_finished",
 ];
 
-/// A datagram, and the end that sent it.
+/// A datagram, and its sender (client or server).
 pub(crate) struct Sent {
     pub(crate) by_client: bool,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Sent {
-    /// Returns the name that the tables have for this datagram; `None` if they do not contain it. The name follows from
-    /// the first record of the datagram.
+    /// Returns the name of this datagram in tables II and III of the paper; `None` if the tables do not contain it. The
+    /// name follows from the first record of the datagram.
     fn name(&self) -> Option<&'static str> {
         let epoch = self.bytes.get(3..5)?;
         Some(match (self.bytes.first()?, epoch, self.bytes.get(13)?) {
@@ -186,7 +186,8 @@ impl Run {
         self.datagrams().into_iter().map(|(name, datagram)| (name.into(), datagram.len() as u64)).collect()
     }
 
-    /// Returns every datagram that the tables contain, by its name.
+    /// Returns every datagram that tables II and III of the paper contain. The key of the map is the name of the
+    /// datagram.
     fn datagrams(&self) -> BTreeMap<&'static str, &[u8]> {
         let named = self.handshake.iter().chain(&self.secured);
         let named = named.filter_map(|sent| Some((sent.name()?, &sent.bytes[..])));
@@ -241,7 +242,7 @@ fn read_costs(hello: &[u8]) -> Option<Vec<(&'static str, usize)>> {
 pub(crate) struct Lab {
     client: End,
     server: End,
-    /// All datagrams that the two ends have sent, in order.
+    /// All datagrams that client and server have sent, in order.
     pub(crate) sent: Vec<Sent>,
 }
 
@@ -290,7 +291,7 @@ impl Lab {
         assert_eq!(self.client.blinks.0, before + 1, "every blink is answered");
     }
 
-    /// Delivers the datagrams in `flying`, and all datagrams that the ends then send, until neither end sends
+    /// Delivers the datagrams in `flying`, and all datagrams that client and server then send, until neither sends
     /// another datagram. `dtls` is true in a DTLS session.
     fn deliver(&mut self, mut flying: VecDeque<Sent>, dtls: bool) {
         loop {
@@ -309,7 +310,7 @@ impl Lab {
     }
 }
 
-/// One end of the exchange: the client or the server.
+/// The client or the server of an exchange.
 struct End {
     node: Node<PeerArray<Exchanges<Fixed<1, 64, 4, 64>>, 2, 1>, Both>,
     environment: Environment<RustCrypto>,
@@ -322,7 +323,8 @@ struct End {
 /// The number of answers that the client has received.
 struct Blinks(usize);
 
-/// The application of an end. It supports both roles: a client that sends requests, and a server that answers them.
+/// The application of the client or of the server. It supports both roles: a client that sends requests, and a server
+/// that answers them.
 struct ClientAndServer<'e>(&'e mut Blinks, &'e mut Counter);
 
 impl Application for ClientAndServer<'_> {
@@ -425,7 +427,8 @@ impl Handler for Counter {
     }
 }
 
-/// Returns `path` with the port 5683 at both ends, which is the port of CoAP without DTLS (RFC 7252, section 6).
+/// Returns `path` with the port 5683 as local and as remote port, which is the port of CoAP without DTLS (RFC 7252,
+/// section 6).
 fn plain(path: Path) -> Path {
     let unsecured = |address| Address { port: 5683, ..address };
     Path { local: unsecured(path.local), remote: unsecured(path.remote) }

@@ -2,9 +2,9 @@
 //! certificates. The figures of the paper are in `data/delegation.toml`.
 //!
 //! Handshakes with certificates, handshakes with pre-shared keys and delegated handshakes are measured in the same way.
-//! Bytes and frames come from handshakes between two ends in this process. Instructions are those of one end. ROM is
-//! the size of the code in an image with CoAP, minus the size of an empty image. The plan
-//! [`handshakes`](super::handshakes) contains only the handshakes without delegation.
+//! Bytes and frames come from handshakes between a client and a server in this process. Instructions are those of one
+//! endpoint (client or server). ROM is the size of the code in an image with CoAP, minus the size of an empty image.
+//! The plan [`handshakes`](super::handshakes) contains only the handshakes without delegation.
 
 mod beyond;
 
@@ -17,7 +17,8 @@ use crate::figure::{Figure, Source, all_of};
 use crate::mote::delegated;
 use tegmen::dtls::Profile;
 
-/// The number of runs of the simulated cases that the paper does not have. A case is one combination of settings.
+/// The numbers of runs, peers and devices in the simulated cases. The paper does not have these cases. A case is one
+/// combination of settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Number of runs of each case that has one device.
@@ -127,8 +128,8 @@ fn headline(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     figures
 }
 
-/// Returns, for each end, the instructions of a delegated handshake in percent of the instructions for resuming a
-/// session that has a pre-shared key.
+/// Returns, for the client and for the server, the instructions of a delegated handshake in percent of the instructions
+/// for resuming a session that has a pre-shared key.
 fn beside_resumption() -> Vec<Figure> {
     let of_end = |end: &str| {
         let resumed = operation("dtls_resume_coap", &format!("resumption {end}"));
@@ -161,11 +162,11 @@ fn ticket(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     figures
 }
 
-/// The memory that an end needs for a handshake, in bytes.
+/// The memory that the client or the server needs for a handshake, in bytes.
 struct Memory {
     /// Size of the code and constants in bytes, including CoAP, minus the size of an empty image.
     text: u64,
-    /// Size of the variables in bytes, for an end that has one peer and performs one handshake.
+    /// Size of the variables in bytes, for a client or a server that has one peer and performs one handshake.
     variables: u64,
     /// Maximum size of the image's stack, in bytes.
     stack: u64,
@@ -283,23 +284,23 @@ fn transmission(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     figures
 }
 
-/// Returns the number of instructions that a device executes in a delegated handshake, as the end `end` (`client` or
-/// `server`). As a client, the device resumes a session that it has from the delegation server, and sends the session
-/// id. As a server, the device accepts a ticket.
+/// Returns the number of instructions that a device executes in a delegated handshake, as the client or the server,
+/// which `end` selects. As a client, the device resumes a session that it has from the delegation server, and sends the
+/// session id. As a server, the device accepts a ticket.
 fn device(end: &str) -> u64 {
     let what = if end == "client" { "delegated client" } else { "resumption server" };
     operation("dtls_delegated", what)
 }
 
-/// Returns the number of instructions that the end `end` (`client` or `server`) executes in the handshake of the image
-/// `dtls_x509`. In this handshake each certificate was issued by a CA below the trust anchor, so each end verifies two
-/// certificates.
+/// Returns the number of instructions that the client or the server executes in the handshake of the image `dtls_x509`.
+/// In this handshake each certificate was issued by a CA below the trust anchor, so the client and the server each
+/// verify two certificates.
 fn both_certificates(end: &str) -> u64 {
     operation("dtls_x509", &format!("handshake {end}"))
 }
 
-/// Returns the number of instructions that the end `end` (`client` or `server`) executes in a handshake in which the
-/// trust anchor itself issued the certificates, as in the paper. So each end verifies one certificate.
+/// Returns the number of instructions that the client or the server executes in a handshake in which the trust anchor
+/// itself issued the certificates, as in the paper. So the client and the server each verify one certificate.
 fn one_certificate(end: &str) -> u64 {
     both_certificates(end) - operation("p256", "verify")
 }

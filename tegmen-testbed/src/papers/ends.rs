@@ -1,5 +1,5 @@
-//! Two ends in this process that perform handshakes with real keys and certificates, in the roles of the firmware
-//! images. Every datagram is recorded.
+//! A client and a server in this process that perform handshakes with real keys and certificates, in the roles of the
+//! firmware images. Every datagram is recorded.
 
 use crate::mote::credentials::{Shown, WHO, answer};
 use crate::mote::delegated::{delegation, first_epoch, in_epoch, in_first_epoch, seal, second_epoch};
@@ -19,7 +19,7 @@ use tegmen::time::Instant;
 use tegmen_delegation::{HandedOver, Issuer, PSK_LEN, Sessions};
 use tegmen_x509::PublicKey;
 
-/// A datagram of a handshake, and the end that sent it.
+/// A datagram of a handshake, and its sender (client or server).
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) by_client: bool,
@@ -33,7 +33,7 @@ pub(super) fn psk(profile: Profile) -> Vec<Sent> {
     ends.sent
 }
 
-/// A session with a pre-shared key, in which both ends can send messages.
+/// A session with a pre-shared key, in which client and server can send messages.
 pub(super) struct Session(Ends<Both>);
 
 impl Session {
@@ -83,19 +83,20 @@ impl Session {
     }
 }
 
-/// Returns the datagrams of a handshake with raw public keys, as in the image `dtls_rpk`. Each end knows the peer's
-/// key.
+/// Returns the datagrams of a handshake with raw public keys, as in the image `dtls_rpk`. Client and server know each
+/// other's key.
 pub(super) fn raw_public_keys() -> Vec<Sent> {
     shown(Shown::raw_public_key)
 }
 
-/// Returns the datagrams of a handshake in which each end has a certificate that the trust anchor issued.
+/// Returns the datagrams of a handshake in which client and server each have a certificate that the trust anchor
+/// issued.
 pub(super) fn certificates() -> Vec<Sent> {
     shown(Shown::certificate)
 }
 
-/// Returns the datagrams of a handshake with the certificates of the image `dtls_x509`. Each end sends its own
-/// certificate, and the certificate of the CA that issued it. The CA is below the trust anchor.
+/// Returns the datagrams of a handshake with the certificates of the image `dtls_x509`. Client and server each send
+/// their own certificate, and the certificate of the CA that issued it. The CA is below the trust anchor.
 pub(super) fn certificate_chains() -> Vec<Sent> {
     shown(Shown::certificate_chain)
 }
@@ -167,7 +168,7 @@ fn shown(keys: fn() -> Shown) -> Vec<Sent> {
     ends.sent
 }
 
-/// A client and a server with the same DTLS roles.
+/// A client and a server, and the datagrams that they sent. The roles of both endpoints have the same type `R`.
 struct Ends<R: Roles> {
     ends: [End<R>; 2],
     sent: Vec<Sent>,
@@ -226,8 +227,8 @@ impl<R: Roles> Ends<R> {
         self.sent.push(Sent { by_client, bytes: frame.finish().to_vec() });
     }
 
-    /// Deletes the sessions and the recorded datagrams of both ends. The session that the client can resume stays
-    /// stored.
+    /// Deletes the sessions and the recorded datagrams of client and server. The session that the client can resume
+    /// stays stored.
     fn forget(&mut self) {
         self.sent.clear();
         for end in &mut self.ends {
@@ -237,7 +238,7 @@ impl<R: Roles> Ends<R> {
         }
     }
 
-    /// Delivers datagrams until neither end sends another datagram.
+    /// Delivers datagrams until neither client nor server sends another datagram.
     fn deliver(&mut self) {
         let mut flying = VecDeque::new();
         loop {

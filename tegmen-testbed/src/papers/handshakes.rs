@@ -2,8 +2,9 @@
 //! session ids. The paper on delegation also measures handshakes without delegation. The plan compares the costs in the
 //! paper with those of Tegmen. The figures of the paper are in `data/delegation.toml`.
 //!
-//! The bytes come from handshakes between two ends in this process. Memory and instructions are those of the firmware
-//! images, and were measured in QEMU. The plan [`delegation`](super::delegation) contains the delegated handshakes.
+//! The bytes come from handshakes between a client and a server in this process. Memory and instructions are those of
+//! the firmware images, and were measured in QEMU. The plan [`delegation`](super::delegation) contains the delegated
+//! handshakes.
 
 use super::ends::{self, Sent};
 use crate::cost::{self, CYCLES_PER_INSTRUCTION, Image};
@@ -32,13 +33,13 @@ pub fn figures() -> Vec<Figure> {
     figures
 }
 
-/// A kind of handshake, with the flights of both ends.
+/// A kind of handshake, with the flights of client and server.
 pub(super) struct Handshake {
     pub(super) name: &'static str,
     pub(super) flights: Vec<Flight>,
 }
 
-/// A flight: the datagrams that one end sends before it waits for the other end.
+/// A flight: the datagrams that client or server sends before it waits for the other.
 pub(super) struct Flight {
     pub(super) by_client: bool,
     pub(super) datagrams: usize,
@@ -292,7 +293,7 @@ pub(super) fn image(name: &str) -> Image {
     Image::of(name).expect("the budget is part of the program, and a test reads it")
 }
 
-/// Returns the number of processor instructions that one end (client or server) executes in a handshake. The image
+/// Returns the number of processor instructions that the client or the server executes in a handshake. The image
 /// `dtls_resume` has a full handshake and then a handshake that resumes a session with a ticket. For this image the
 /// result is only for the second handshake.
 pub(super) fn instructions(of: &str, end: &str) -> u64 {
@@ -300,8 +301,8 @@ pub(super) fn instructions(of: &str, end: &str) -> u64 {
     image(of).operation(&operation).expect("the budget is part of the program, and a test reads it")
 }
 
-/// Returns the number of processor instructions that one end (client or server) executes to send or to process a
-/// flight; `None` if the image does not count them.
+/// Returns the number of processor instructions that the client or the server executes to send or to process a flight;
+/// `None` if the image does not count them.
 pub(super) fn by_flight(of: &str, end: &str, flight: u32) -> Option<u64> {
     image(of).operation(&format!("{end} flight {flight}"))
 }

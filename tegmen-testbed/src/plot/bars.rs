@@ -10,12 +10,12 @@ use super::scale::{Scale, number};
 pub struct Bars {
     /// The label of the group.
     pub name: String,
-    /// The values, each with the bounds of its interval.
+    /// The values, each with the bounds of its confidence interval.
     pub values: Vec<Value>,
 }
 
 impl Bars {
-    /// Makes a group of two bars. Their values are `one` and `other`, without intervals.
+    /// Makes a group of two bars. Their values are `one` and `other`, without confidence intervals.
     pub fn pair(name: impl Into<String>, one: f64, other: f64) -> Self {
         Self { name: name.into(), values: vec![(one, None), (other, None)] }
     }

@@ -11,12 +11,12 @@ pub struct Series {
     /// The name of the line in the legend.
     pub name: String,
     /// The points from left to right: the value on the horizontal axis, and the value on the vertical axis with its
-    /// interval.
+    /// confidence interval.
     pub points: Vec<(f64, Value)>,
 }
 
-/// Draws lines with a mark for each point. Both axes begin at zero. The vertical axis ends at 1 if the largest value is
-/// between 0.5 and 1, as for shares.
+/// Draws lines with a mark for each point. Both axes begin at zero. If the largest value is between 0.5 and 1, the
+/// values are probably shares, and the vertical axis ends at 1.
 pub fn lines(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> String {
     let all = || series.iter().flat_map(|series| &series.points);
     let most = all().map(|(_, (y, interval))| interval.map_or(*y, |bounds| bounds[1])).fold(0.0, f64::max);

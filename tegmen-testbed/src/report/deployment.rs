@@ -40,7 +40,7 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// Adds a plan without stored runs to the first page, with the command that runs it.
+    /// Adds a plan without stored runs to the first page of the report, with the command that runs the plan.
     pub(crate) fn missing(&mut self, name: &str, own: bool) {
         self.overview.deployment(name, own, None);
     }
@@ -74,7 +74,7 @@ impl Report<'_> {
     }
 }
 
-/// Returns one line about the deployment for the first page.
+/// Returns the line with which the first page of the report describes the results of a deployment.
 fn line(plan: &Plan, summaries: &[Summary]) -> String {
     let delivered = || summaries.iter().map(|summary| summary.delivered.mean * 100.0);
     let (least, most) = (delivered().fold(f64::INFINITY, f64::min), delivered().fold(0.0, f64::max));

@@ -88,7 +88,8 @@ impl Overview {
         html + "</div>\n</section>\n"
     }
 
-    /// Returns the legend of the marks as HTML. It also contains the number of rows with each mark.
+    /// Returns, as HTML, the legend of the marks, which are signs for verdicts. The legend also contains the number of
+    /// table rows with each mark.
     fn totals(&self) -> String {
         let tables = || self.plans.iter().flat_map(|plan| &plan.tables);
         let rows: usize = tables().flat_map(|(_, verdicts)| verdicts).sum();

@@ -362,7 +362,7 @@ fn a_handshake_with_public_keys_delays_the_first_answer_by_seconds() {
     let deployment = deployment("topology = \"star\"\nnodes = 1", "[mote]\nplatform = \"z1\"\n");
     let longest = |protection| run(&deployment, protection, 1, false).0.delays.pop().unwrap();
     let (psk, certificate) = (longest(Protection::CoapDtls), longest(Protection::Certificate));
-    // 28 million instructions of each end, one after the other, at 16 MHz.
+    // 28 million instructions of the client and of the server, one after the other, at 16 MHz.
     assert!((4_000_000..8_000_000).contains(&certificate), "{certificate}");
     assert!(psk < 1_000_000, "{psk}");
 }

@@ -20,9 +20,9 @@ pub struct Links {
 /// in bad periods than in good periods.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bursts {
-    /// The mean length of the good periods, in microseconds.
+    /// The mean length of the good periods, in which the link loses its usual share of frames, in microseconds.
     pub good: Micros,
-    /// The mean length of the bad periods, in microseconds.
+    /// The mean length of the bad periods, in which the link loses more frames, in microseconds.
     pub bad: Micros,
     /// The share of frames that the link loses in bad periods. In good periods the link loses its usual share.
     pub loss: f64,

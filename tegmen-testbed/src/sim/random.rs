@@ -8,25 +8,27 @@ use chacha20::rand_core::{Rng as _, SeedableRng as _};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Purpose {
-    /// Backoffs of the MAC.
+    /// Random numbers for the backoffs of the MAC layer.
     Backoff = 1,
-    /// The first sequence number of the MAC.
+    /// Random numbers for the first sequence number that the MAC layer of each node uses.
     Sequence = 2,
-    /// Bit errors of receptions.
+    /// Random numbers for the bit errors in the frames that a node receives.
     BitErrors = 3,
-    /// Frames that a link loses.
+    /// Random numbers that decide which frames a link loses.
     Loss = 4,
-    /// Lengths of the good and the bad periods of a link.
+    /// Random numbers for the lengths of the good and the bad periods of a link. A link loses more frames in a bad
+    /// period.
     Bursts = 5,
-    /// Times at which nodes make requests or readings.
+    /// Random numbers for the times at which nodes send requests or make readings.
     Traffic = 6,
-    /// The keys, nonces and cookies that the node's cryptographic provider draws at random.
+    /// Random numbers for the keys, nonces and cookies of a node's cryptographic provider.
     Crypto = 7,
-    /// Message IDs, tokens and timeouts of CoAP.
+    /// Random numbers for the message IDs, tokens and timeouts of CoAP, for the Interests of NDN, and for the delays of
+    /// the responses of group members.
     Messages = 8,
-    /// Delays of the responses of group members, and delays of relayed frames.
+    /// Random numbers for the delays of the frames that a node relays to a group.
     Leisure = 9,
-    /// Times at which nodes lose their memory.
+    /// Random numbers that decide when a node loses its memory.
     Reboots = 10,
 }
 
@@ -34,13 +36,13 @@ pub enum Purpose {
 pub struct Stream(ChaCha8Rng);
 
 impl Stream {
-    /// Makes the stream of `node` for `purpose` in the run with this seed.
+    /// Makes the stream of random numbers that `node` uses for `purpose` in the run with this seed.
     pub fn new(seed: u64, node: usize, purpose: Purpose) -> Self {
         Self::of_pair(seed, node, 0, purpose)
     }
 
-    /// Makes the stream of one link for `purpose`. The link leads from another node to the node `node`. `peer` is the
-    /// number of the other node plus 1.
+    /// Makes the stream of random numbers that one link uses for `purpose`. The link leads from another node to the
+    /// node `node`. `peer` is the number of the other node plus 1.
     pub(super) fn of_pair(seed: u64, node: usize, peer: usize, purpose: Purpose) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream((purpose as u64) << 48 | (peer as u64) << 24 | node as u64);

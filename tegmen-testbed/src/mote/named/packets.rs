@@ -19,8 +19,8 @@ pub struct Producer {
     number: u16,
     prefix: Vec<u8>,
     publisher: Publisher,
-    /// The end of the range of versions that the producer has reserved. The producer may use all versions below this
-    /// end. The end is stored in flash memory.
+    /// The first version (reading number) that the producer has not reserved. The producer uses only lower versions
+    /// until it reserves more versions. This value is stored in flash memory.
     kept: u64,
     signature: HmacKey,
     is_protected: bool,
@@ -184,7 +184,7 @@ fn signature_key<C: Crypto>(number: u16) -> HmacKey {
 
 /// Maximum number of packets that a producer stores.
 pub const READINGS: usize = 16;
-/// The number of times that a node sends an Interest again, as in the paper on content objects.
+/// The number of times that a node sends an Interest again, as in the paper on content object security.
 pub const RETRANSMISSIONS: u8 = 4;
 /// The time after which a node sends an Interest again, in milliseconds.
 pub const RETRANSMISSION_MS: u64 = 2000;

@@ -243,7 +243,8 @@ fn churn_is_free(churn: &Churn) -> [Figure; 2] {
     ]
 }
 
-/// Compares the key tree with a separate message for each member, for all sizes of groups.
+/// Compares two methods to rekey a group: a key tree, and a separate message to each member. The verdict names the
+/// group sizes for which the key tree needs fewer messages and fewer bytes.
 fn rekeying_scales(rekeying: &Rekeying) -> Figure {
     let evictions = &rekeying.evictions;
     let from = |saves: &dyn Fn(&Eviction) -> bool| {

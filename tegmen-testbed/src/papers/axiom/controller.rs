@@ -73,8 +73,9 @@ pub struct Repair {
     /// reach the next epoch if each message is sent this number of times.
     pub missed: Vec<(u8, u32)>,
     /// Number of members that do not reach the next epoch if the controller uses no key tree. The controller then sends
-    /// one message to each member, and the MAC layer retransmits its lost frames. One more message goes to the group
-    /// and begins the next epoch. Its lost frames are not retransmitted.
+    /// a separate message to each member, and the MAC layer retransmits the lost frames of these messages. One more
+    /// message goes to the whole group and begins the next epoch. The lost frames of this message are not
+    /// retransmitted.
     pub missed_point_to_point: u32,
 }
 

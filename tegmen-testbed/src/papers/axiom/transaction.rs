@@ -289,8 +289,8 @@ fn platform() -> Platform {
 pub(super) struct Quantity {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
-    /// The minimum of the ratio that the project aims for. The ratio is this quantity with a scheme that needs
-    /// handshakes, divided by this quantity with Axiom.
+    /// The minimum ratio that the project aims for: the value (such as the number of frames) with a scheme that needs
+    /// handshakes, divided by the value with Axiom.
     pub(super) aim: f64,
     pub(super) of: fn(&Part) -> f64,
 }
@@ -370,8 +370,8 @@ fn amounts(results: &Results, group: &str, case: Case) -> Vec<Figure> {
     figures
 }
 
-/// Returns a figure for each of [`QUANTITIES`]: the quantity for the keys and the first request with a scheme that
-/// needs handshakes (the case `other`), divided by the same quantity with Axiom.
+/// Returns one ratio for each of [`QUANTITIES`]: the cost in the case `other` (a scheme that needs handshakes), divided
+/// by the cost in the case `axiom`. Each cost is for the exchange of keys and the first request.
 fn ratios(results: &Results, group: &str, other: Case, axiom: Case) -> Vec<Figure> {
     let amount = |case, of: fn(&Part) -> f64| results.mean(case, |run| run.first().as_ref().map(of));
     QUANTITIES

@@ -1,5 +1,5 @@
-//! Exchanges between one node and the controller. Two ends in this process make the datagrams, and the simulator
-//! carries them over the star topology of the paper.
+//! Exchanges between one node and the controller. A client and a server in this process make the datagrams. The
+//! simulator carries the datagrams over the star topology of the paper.
 
 use super::controller::Rekeying;
 use super::deployment;

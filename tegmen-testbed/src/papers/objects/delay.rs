@@ -383,7 +383,8 @@ fn why_of_ndn(links: &str) -> &'static str {
     }
 }
 
-/// The protections in the order of the paper's medians over one hop, each with its name in the paper's tables.
+/// The protections, sorted by the median delay over one hop in the paper. Each has its name in the file with the
+/// figures of the paper (`data/objects.toml`).
 const PROTOCOLS: [(Protection, &str); 6] = [
     (Protection::Ndn, "ndn"),
     (Protection::Coap, "coap"),

@@ -1,12 +1,12 @@
 //! The plan `two-way-architecture`: the exchanges between a publisher and its access control server or subscriber, over
 //! one hop and over four. It also compares the handshakes of the paper with those of Tegmen.
 //!
-//! An exchange is a list of datagrams. Two ends in this process make the datagrams, with the messages of Tegmen. The
-//! simulator then carries them over the radio. The datagrams that one end sends together are called a turn. A turn is
-//! sent when the previous turn has arrived completely, and is sent again after a timeout. The peer of the publisher is
-//! on the Internet, and the last hop ends at a border router. The plan counts the bytes of the messages that this peer
-//! exchanges on the Internet, but does not simulate these messages. The plan assumes that the peer needs 20 ms before
-//! each of its turns.
+//! An exchange is a list of datagrams. A client and a server in this process make the datagrams, with the messages of
+//! Tegmen. The simulator then carries them over the radio. The datagrams that one endpoint sends together are called a
+//! turn. A turn is sent when the previous turn has arrived completely, and is sent again after a timeout. The peer of
+//! the publisher is on the Internet, and the last hop ends at a border router. The plan counts the bytes of the
+//! messages that this peer exchanges on the Internet, but does not simulate these messages. The plan assumes that the
+//! peer needs 20 ms before each of its turns.
 
 mod rsa;
 
@@ -96,8 +96,8 @@ struct Step {
 }
 
 impl Step {
-    /// Makes steps from the datagrams of a session. The publisher is the client of the session if `is_client` is true,
-    /// and otherwise the server. The publisher needs the time `work` before each of its datagrams.
+    /// Returns one step for each datagram of a session. The publisher is the client of the session if `is_client` is
+    /// true, and otherwise the server. The publisher needs the time `work` before each of its datagrams.
     fn all(sent: Vec<Sent>, is_client: bool, work: Micros) -> impl Iterator<Item = Self> {
         sent.into_iter().map(move |Sent { by_client, bytes }| {
             let by_publisher = by_client == is_client;
@@ -187,8 +187,8 @@ fn certificates() -> Flow {
     Flow::new(P256, &steps, Duration::from_secs(1))
 }
 
-/// Returns the time that one end of a handshake needs on the mote of the paper. `image` is the firmware image whose
-/// handshake was measured, and `end` is the client or the server.
+/// Returns the time that the client or the server of a handshake needs on the mote of the paper. `image` is the
+/// firmware image whose handshake was measured, and `end` is the client or the server.
 fn handshake_micros(image: &str, end: &str) -> Micros {
     let opal = Platform::find("opal").expect("a platform of the file");
     let instructions = super::instructions(image, &format!("handshake {end}"));
@@ -320,8 +320,8 @@ fn verdicts(results: &[Result]) -> Vec<Figure> {
     ]
 }
 
-/// Returns the values of figure 8: the current of the mote during a handshake that authenticates both ends. The current
-/// follows from the numbers of table I.
+/// Returns the values of figure 8: the current of the mote during a handshake that authenticates client and server. The
+/// current follows from the numbers of table I.
 fn figure8(paper: &Paper) -> Vec<Figure> {
     let row = |name: &str| &paper.table1.minimum[name];
     let (twi, operations) = (row("tpm_twi"), ["tpm_start", "tpm_verify", "tpm_encrypt", "tpm_sign"]);

@@ -73,7 +73,8 @@ pub(super) fn figures(paper: &Paper, effort: Effort, done: impl Fn(usize, usize)
     figures
 }
 
-/// Returns the figures of the time that each protection adds to a round trip.
+/// Returns the figures (values of the paper, each with Tegmen's value) for the time that each protection adds to a
+/// round trip.
 fn increases(
     hops: &str,
     printed: &Increases,

@@ -3,8 +3,8 @@
 //! ticket. The peer gets another ticket from the server, and resumes its session. The server and the peers are on the
 //! Internet. Node 0, the border router, connects them with the devices.
 //!
-//! Two ends in this process make the datagrams. The datagrams that one end sends together are called a turn. The
-//! simulator carries each turn when the previous turn has arrived completely.
+//! A client and a server in this process make the datagrams. The datagrams that one of them sends together are called a
+//! turn. The simulator carries each turn when the previous turn has arrived completely.
 
 use super::super::BYTES;
 use super::storm::REISSUE;
@@ -232,10 +232,11 @@ const TREE: Network =
 const FANOUT: usize = 10;
 const IN_A_SECOND: (&str, f64) = ("in_a_second", 1.0);
 const IN_AN_HOUR: (&str, f64) = ("in_an_hour", 3600.0);
-/// The assumed time from the receipt of the device's datagrams at node 0 until node 0 receives the answer of the server
-/// or of the peer from the Internet, in microseconds.
+/// The assumed time, in microseconds, that the server or the peer needs to answer over the Internet. It begins when
+/// node 0 receives the datagrams of the device, and ends when node 0 receives the answer.
 const INTERNET: Micros = 20_000;
-/// Length in bytes of the request payload that begins an epoch. It contains a number, a time and a check value.
+/// Length in bytes of the payload of a request that begins an epoch. The payload contains the number of the epoch, the
+/// time, and a check value.
 const BEGIN: usize = 2 + 4 + 8;
 /// The content type of alerts (RFC 5246, section 6.2.1).
 const ALERT: u8 = 21;

@@ -69,8 +69,8 @@ fn figures(name: &str, has_energy: bool, interval_s: f64, runs: &Runs) -> Vec<Fi
     figures
 }
 
-/// The times between two requests of the device to its parent, in seconds, each with its name. 0 stands for a radio
-/// that is always on.
+/// The intervals, in seconds, at which the device asks its parent for packets, each with its name. The interval 0 means
+/// that the radio is always on.
 const INTERVALS: [(&str, f64); 5] =
     [("always_on", 0.0), ("1_s", 1.0), ("10_s", 10.0), ("60_s", 60.0), ("300_s", 300.0)];
 /// The payload length of each kind of request in bytes. A request to `/dlg/ctx` contains flags, the state of a session
@@ -81,9 +81,9 @@ const REVOCATION: &str = "revocation";
 /// The mean time between two requests of the server to the device, in seconds.
 const PERIOD_S: f64 = 600.0;
 const REQUESTS_OF_A_RUN: u32 = 36;
-/// The longest interval, in seconds, between two requests of the device to its parent at which the device always
-/// answers the server's first request in time. With longer intervals a handshake can need more than 60 s, and the
-/// server then gives the handshake up.
+/// The device asks its parent for packets at an interval. This is the longest interval, in seconds, with which the
+/// device always answers the server's first request in time. With longer intervals a handshake can need more than 60 s,
+/// and the server then gives the handshake up.
 const REACHABLE_S: f64 = 10.0;
 const TOO_LONG: &str = "the server gives a handshake up after 60 s, and a request after 45 to 93 s, and tries again in its next conversation";
 const ENERGY: &str = "of a Z1 with a conversation every 10 minutes: processor, radio while it is on, and 5 uA of sleep";

@@ -5,7 +5,7 @@ use super::{Flow, INTERNET, Paper, Step};
 use crate::sim::Micros;
 use tegmen::time::Duration;
 
-/// The names of the handshakes. There are RSA keys of 1024 and of 2048 bits. In a mutual handshake both ends
+/// The names of the handshakes. There are RSA keys of 1024 and of 2048 bits. In a mutual handshake client and server
 /// authenticate themselves, and in the other handshakes only the server does.
 pub(super) const NAMES: [&str; 4] = [
     "handshake_rsa_1024_mutual",
