@@ -11,8 +11,8 @@ use tegmen_control::access::protokey::SessionIdentity;
 use tegmen_host::group::groupcomm::{Challenge, Creds, CredsFilter, GroupKeys, JoinRequest};
 use tegmen_host::group::member_file::MemberFile;
 
-/// Reads a byte that selects the kind of message, and then the message. A message that was read must be the same after
-/// it is written and read again.
+/// Reads a byte that selects the kind of message, and then the message. A message that was parsed must be unchanged
+/// after it is written and parsed again.
 pub fn ace(data: &[u8]) {
     let Some((&kind, message)) = data.split_first() else { return };
     match kind % 20 {

@@ -80,7 +80,8 @@ fn with_association<T>(
 /// first byte is set, the script consists of rekey messages.
 pub fn script(data: &[u8]) {
     let mut input = Input::new(data);
-    // Each script has keys of its own. Otherwise the fuzzer learns a record in one script, and it is no forgery in another.
+    // Each script has its own keys. Otherwise the fuzzer could learn a record in one script and use it in another
+    // script, where the record would not be a forgery.
     let seed = digest::<Compact, 32>(&[data]);
     match input.byte() & 7 {
         4.. => rekeying::script(seed, input),
@@ -141,7 +142,7 @@ impl<const KEY: usize> Script<KEY> {
     /// Sends a request, or a response to the sender `to`.
     fn send(&mut self, which: usize, to: Option<SenderId>) {
         self.number += 1;
-        // The member is taken to know the challenge of the other one.
+        // Each member is assumed to know the challenge of the other member.
         let challenge = self.ends[1 - which].member.challenge().to_vec();
         let end = &mut self.ends[which];
         end.kept = end.member.reserve(1, 1);
@@ -181,7 +182,8 @@ impl<const KEY: usize> Script<KEY> {
             Opened::Fresh(content) => content.to_vec(),
             Opened::Unverified(content, record) => {
                 let content = content.to_vec();
-                // A member answers a request once, so the same response is none to an open request.
+                // A member answers a request only once. So a response that was already delivered answers no open
+                // request.
                 let is_awaited = sent.is_request || !self.delivered.contains(&(which, content.clone()));
                 let proof = match sent.is_request {
                     true => Proof::Echo(&content[4..12]),

@@ -20,7 +20,7 @@ pub fn message(data: &[u8]) {
     let (kind, code, id) = (message.message_type(), message.code(), message.message_id());
     let mut builder = Builder::new(&mut frame, kind, code, id, message.token()).expect("the same length");
     for (number, value) in message.options() {
-        // Our encoding can be shorter than the received one, but never longer.
+        // The options that the builder writes can be shorter than the received options, but never longer.
         builder.option(number, value).expect("options come in order");
     }
     builder.payload(message.payload()).expect("the same length");
@@ -145,7 +145,7 @@ pub fn exchange(data: &[u8]) {
     let mut now = Instant::from_micros(0);
     let mut exchanges = Exchanges::<Fixed<2, 64, 4, 128>>::new(input.word());
     let mut application = Application::default();
-    // Replies to the last messages. The exchanges remember at least four of them.
+    // The replies to the most recent messages. `exchanges` stores at least four of these replies.
     let mut recent: Vec<(u16, Instant, Vec<u8>)> = Vec::new();
     while !input.is_empty() {
         let operation = input.byte();

@@ -271,7 +271,7 @@ impl Expected {
             return Code::SERVICE_UNAVAILABLE;
         }
         self.forget(number);
-        // No connection has the number that marks a free place.
+        // The number `u32::MAX` marks a free entry of the list, so no connection has this number.
         if number != u32::MAX && !self.revoked.contains(&number) {
             self.unkept.insert(number);
         }
@@ -534,7 +534,7 @@ impl Script {
             }
             ServerRequest::Status => {
                 let payload = MessageRef::parse(response).map(|message| message.payload().to_vec());
-                // The response may be one that the sender does not want (RFC 7967).
+                // The response has no payload if the sender does not want this response (RFC 7967).
                 let payload = payload.ok().filter(|payload| !payload.is_empty());
                 let status = payload.map(|payload| Status::read(&payload).expect("a status"));
                 assert!(status.is_none_or(|status| status == self.expected.status()), "{status:?}");

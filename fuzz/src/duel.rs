@@ -186,7 +186,8 @@ impl<'a, E: Ends> Duel<'a, E> {
             to_honest: VecDeque::new(),
             seen: Vec::new(),
             stranger: [0; 2],
-            // A peer that knows a connection id can repeat a record under it, and gets a return routability check.
+            // A peer that knows a connection id can repeat a record with this connection id. The endpoint then sends a
+            // return routability check to the peer.
             amplification: E::AMPLIFICATION.max(if config.connection_id.is_some() { 3 } else { 1 }),
             to_say: 0,
         }

@@ -39,7 +39,7 @@ pub fn edhoc(data: &[u8]) {
             let (_, message_1) = Initiator::begin(&mut crypto, id(&[1])).expect("P-256");
             let begun = Responder::begin(&mut crypto, message_1.as_bytes(), &own, |_| Some(id(&[2])));
             let (responder, _) = begun.expect("a message of ours");
-            // The provider takes any tag.
+            // The provider accepts any tag.
             let message_3 = string(&[bytes, &[0; 8]].concat());
             assert!(responder.finish(&mut crypto, &message_3, |_| Some(known)).is_err());
         }

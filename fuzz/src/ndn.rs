@@ -16,7 +16,8 @@ use tegmen_ndn::signature::DigestSha256;
 use tegmen_ndn::tables::{FaceId, NextHop};
 use tegmen_ndn::{Data, Interest, MAX_HEAD, Name, ReceivedData, ReceivedInterest, write_uri};
 
-/// Parses the bytes as each kind of packet. A packet that was read must be the same after it is written and read again.
+/// Parses the bytes as each kind of packet. A packet that was parsed must be unchanged after it is written and parsed
+/// again.
 pub fn packets(data: &[u8]) {
     let _ = acks(data).count();
     if let Ok(packet) = LpPacket::parse(data) {
@@ -99,7 +100,7 @@ fn names(name: &Name<'_>) {
     assert!(name.prefix(1).is_prefix_of(name));
 }
 
-/// Checks that an Interest without a signature is the same after it is written and read.
+/// Checks that an Interest without a signature is unchanged after it is written and parsed.
 fn interest(received: &ReceivedInterest<'_>) {
     let _ = received.has_valid_digest::<RustCrypto>();
     if received.signed.is_some() || received.interest.parameters.is_some() {
@@ -167,7 +168,7 @@ pub fn forwarder(data: &[u8]) {
         assert!(sink.0 <= 4 * 3, "one packet leads to {}", sink.0);
         assert!(forwarder.pit.len() <= 4);
     }
-    // Each Interest ends.
+    // After more than two minutes no Interest may be pending.
     forwarder.on_timeout::<RustCrypto>(Instant::from_micros(micros + (120 << 20)), &mut [0; 200], &mut Sink(0));
     assert!(forwarder.pit.is_empty());
 }

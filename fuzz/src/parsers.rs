@@ -122,8 +122,8 @@ fn bodies(kind: u8, body: &[u8]) {
     }
 }
 
-/// Reads the bytes of a serial line: frames, and the packets in them. Frames and packets must be the same after they
-/// are written again.
+/// Reads the bytes of a serial line: frames, and the packets in them. Frames and packets must be unchanged after they
+/// are written and parsed again.
 pub fn slip_ip(data: &[u8]) {
     let mut storage = [0; 300];
     let mut decoder = Decoder::new(&mut storage);
@@ -142,14 +142,14 @@ pub fn slip_ip(data: &[u8]) {
 
 fn packet(bytes: &mut [u8]) {
     let Ok(datagram) = Datagram::parse(bytes) else { return };
-    // The received datagram is the same when it is written again with its source and destination.
+    // The datagram must be unchanged after it is written and parsed again.
     let path = Path { local: datagram.path.remote, remote: datagram.path.local };
     let headers = headers(&path, 64, datagram.payload).expect("it has the length of a datagram");
     assert_eq!(Datagram::parse(&mut [&headers[..], datagram.payload].concat()), Ok(datagram));
 }
 
 /// Reads formats that hosts use: representations that are shown to a user, SenML packs, problem details and URIs. A
-/// SenML pack and the details of a problem must be the same after they are written and read again.
+/// SenML pack and the details of a problem must be unchanged after they are written and parsed again.
 pub fn formats(data: &[u8]) {
     let Some((&format, bytes)) = data.split_first() else { return };
     for number in [u32::from(format), 40, 50, 60, 110, 112, 257] {

@@ -18,7 +18,7 @@ use tegmen_x509::{Anchor, KeyPurpose, MAX_CERTIFICATES, Name, PublicKey, Rules, 
 /// then check at most as many signatures as a path can have, and the key in the result must be a key of the list.
 pub fn x509_motes(data: &[u8]) {
     let Some((&form, list)) = data.split_first() else { return };
-    // The subject and the key of the CA, in place in its certificate.
+    // Finds the subject and the public key of the CA in the certificate of the CA.
     let find = |start: &[u8]| CA.windows(start.len()).rposition(|bytes| bytes == start).expect("our own");
     let (name, key) = (find(&[0x30, 0x12, 0x31, 0x10]), find(&[0x30, 0x59, 0x30, 0x13]));
     let public_key: &PublicKey = CA[key..].first_chunk().expect("our own");

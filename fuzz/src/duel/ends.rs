@@ -59,7 +59,8 @@ pub(super) struct Resumed;
 impl Ends for Resumed {
     type Role = Resuming<Extended<Both>, Memory>;
     type Table = PeerArray<(), 3, 2, 400, 160, 3>;
-    // A peer that repeats a hello with a valid ticket gets the first flight, and that twice again.
+    // A peer that repeats a ClientHello with a valid ticket receives the first flight of the server, and two
+    // retransmissions of this flight.
     const AMPLIFICATION: usize = 6;
     const LATER: bool = true;
 
