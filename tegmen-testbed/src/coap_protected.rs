@@ -84,7 +84,8 @@ impl Resource {
         let mut fixed = [0; NONCE_LEN - NUMBER_LEN];
         let mut writer = Writer::new(&mut fixed);
         let uri = digest.get(..URI_LEN).unwrap_or(&[]);
-        // Cannot fail: 2, 2 and 7 bytes. The first four are the same for all URIs of a key, as providers expect.
+        // Cannot fail, because 2, 2 and 7 bytes fit. The first four bytes are the same for all URIs of a key, as
+        // providers expect.
         let _ = writer.u16(key_id).and_then(|()| writer.u16(0)).and_then(|()| writer.put(uri));
         Self { key, fixed, lease: kept..kept }
     }

@@ -27,7 +27,8 @@ pub fn mean(values: &[f64]) -> Mean {
         return Mean { mean, interval: None };
     }
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    // The 97.5 % quantiles for 1 degree of freedom and more, then near enough for all.
+    // `STUDENT` contains the 97.5 % quantiles of Student's distribution for 1 to 10 degrees of freedom. For more
+    // degrees of freedom the formula is a good approximation.
     let quantile = STUDENT.get(values.len() - 2).copied().unwrap_or(1.96 + 2.4 / (n - 1.0));
     let half = quantile * (variance / n).sqrt();
     Mean { mean, interval: Some([mean - half, mean + half]) }
@@ -56,7 +57,8 @@ fn wilson(hits: u64, cases: u64) -> [f64; 2] {
     let (n, p) = (cases as f64, hits as f64 / cases as f64);
     let middle = (p + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
     let half = Z / (1.0 + Z * Z / n) * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
-    // Here the bound is exactly 0 or 1, and the formula gives it with a rounding error.
+    // If there are no hits or only hits, one bound is exactly 0 or 1. The formula would give this bound with a rounding
+    // error.
     let low = if hits == 0 { 0.0 } else { middle - half };
     let high = if hits == cases { 1.0 } else { middle + half };
     [low, high]

@@ -424,7 +424,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
         let cx = &mut self.environment.at(now);
         let event = self.node.write(cx, peer, &mut out, |cx, attached, storage, frame| {
             if let Some(exchanges) = attached.exchanges() {
-                // A frame without the message is not sent.
+                // If the reply does not fit, the frame is empty, and is not sent.
                 let _ = frame.append(exchanges.last_reply(storage, cx.now));
             }
         });
@@ -479,7 +479,7 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
                 }
                 if !self.readings.is_empty() {
                     self.server = Some(id);
-                    // The last flight of a resumed handshake is that of the client, and goes first.
+                    // In a resumed handshake the client sends the last flight. It sends this flight before the reading.
                     match self.node.endpoint.is_resumed(id) {
                         true => self.asks_after_flight = Some(to),
                         false => self.ask(now, to, wishes),
@@ -614,7 +614,8 @@ impl<R: Provisioned, const PEERS: usize, const OUTGOING: usize, const INCOMING: 
             self.setup.local = local;
             return;
         }
-        // A session without connection ids belongs to its addresses; the reading that waits is asked for again.
+        // A session without connection ids ends when an address changes. The reading that waits for its answer is sent
+        // again.
         let path = Path { local: self.setup.local, remote: to };
         for phase in [Phase::Handshaking, Phase::Established] {
             if let Some(old) = self.node.endpoint.peers.find(&path, phase) {

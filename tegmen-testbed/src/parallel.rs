@@ -23,7 +23,7 @@ pub fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync, done: 
                     done(finished.fetch_add(1, Ordering::Relaxed) + 1);
                 }
             };
-            // What cannot be a thread is done here.
+            // If the thread cannot be started, this thread does the work.
             if std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, worker).is_err() {
                 worker();
             }

@@ -72,13 +72,13 @@ impl<'f> Report<'f> {
         }
         fs::write(self.folder.join(format!("{}.csv", self.section)), csv)?;
         let cells = |tag: &str, cells: &[String]| {
-            // The parts of a name may stand on lines of their own.
+            // A line of the table may break between two parts of a name.
             let text = |cell: &String| escape(cell).replace('/', "/<wbr>").replace('_', "_<wbr>");
             cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", text(cell))).collect::<String>()
         };
         let header: Vec<String> = header.iter().map(|cell| cell.replace('_', " ")).collect();
         let head = cells("th", &header);
-        // A reader scrolls it with the keyboard, too.
+        // The reader can also scroll the table with the keyboard.
         let _ = writeln!(self.body, "<div class=\"wide\" tabindex=\"0\"><table><thead><tr>{head}</tr></thead><tbody>");
         for Row { anchor, cells: row } in rows {
             let id = anchor.as_ref().map_or(String::new(), |anchor| format!(" id=\"{anchor}\""));

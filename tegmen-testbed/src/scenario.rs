@@ -246,7 +246,7 @@ pub fn run_storm(deployment: &Deployment, protection: Protection, pause: Duratio
 /// Returns the number of frames that were on the air at the same time as another frame.
 fn collisions(frames: &[Captured]) -> u64 {
     let mut collided = vec![false; frames.len()];
-    // The frame that ends last of those before.
+    // Of the earlier frames, the frame that ends last: its index, and the time of its end.
     let mut last: Option<(usize, Micros)> = None;
     for (place, frame) in frames.iter().enumerate() {
         let end = frame.at + radio::airtime(frame.psdu.len());
@@ -499,7 +499,8 @@ impl<'s> World<'s> {
         for (number, moves) in self.deployment.moves.iter().enumerate() {
             self.network.alarm(moves.node, (moves.at_s * 1e6) as Micros, MOVE + number as u64);
         }
-        // When the last reading was made, what is under way has time to arrive; then it is over.
+        // After the last reading the run continues for a while, so that frames on the air and answers can arrive. Then
+        // the run ends.
         let mut end = Micros::MAX;
         while let Some(told) = self.network.next(end) {
             match told {
@@ -635,7 +636,8 @@ impl<'s> World<'s> {
                     }
                     self.outcome.by_node[node].push(delay);
                     if let Some(moved) = station.moved_at.take() {
-                        // It wanted to speak when it made the reading, or at the move if the reading waited already.
+                        // The time begins when the node made the reading, or with the change of the address if the
+                        // reading already waited.
                         let wanted = moved.max((made.as_micros() - 1) as Micros);
                         self.outcome.recoveries.push(self.network.now() - wanted + working);
                     }

@@ -79,7 +79,7 @@ impl super::Mote for Emulated {
         let mut packets = Vec::new();
         loop {
             let frame = self.hear()?;
-            // It asked again before its start had come.
+            // The mote has asked for its seed again, because the seed had not arrived yet.
             if matches!(Control::parse(&frame), Ok(Control::SeedPlease)) {
                 continue;
             }
@@ -93,7 +93,7 @@ impl super::Mote for Emulated {
 
 impl Drop for Emulated {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The QEMU process may have ended already.
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
     }

@@ -67,7 +67,7 @@ impl Handshakes {
                 HandshakeCosts { flight, answer: flight, ..HandshakeCosts::default() }
             })
         };
-        // A ticket that opens saves the HelloVerifyRequest, and one that does not costs it.
+        // A client with a valid ticket receives no HelloVerifyRequest. A client with an invalid ticket receives one.
         let with_ticket = |image: &str| {
             let answer = operation("dtls_rpk", "server flight 1");
             spread(image, "resumption", FLIGHTS_WITH_TICKET).map(|of_end| HandshakeCosts { answer, ..of_end })

@@ -99,7 +99,7 @@ impl End {
     }
 
     /// Processes `datagram`, and does the work that is due. With an empty datagram, only does the work that is due.
-    /// Returns the datagrams that the end sends.
+    /// Returns the datagrams that the endpoint sends.
     fn turn(&mut self, mut datagram: Vec<u8>) -> Vec<Vec<u8>> {
         blocks();
         let mut sent = Vec::new();

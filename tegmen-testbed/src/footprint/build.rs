@@ -40,7 +40,8 @@ pub(super) fn images(project: &Path, target: &Path, provider: &str) -> Result<Ve
     delete_old(&release, &names)?;
     let place = Place::of(project)?;
     output_of(&mut cargo(&place, &folder, provider))?;
-    // Apart from the others, which are measured as if there were no public keys.
+    // The images with public keys are built separately, because the other images are measured without the feature
+    // `public-keys`.
     let mut with_public_keys = cargo(&place, &folder, public_keys(provider));
     let chosen = WITH_PUBLIC_KEYS.iter().filter(|name| names.iter().any(|chosen| chosen == *name));
     chosen.for_each(|name| _ = with_public_keys.args(["--bin", name]));
@@ -92,7 +93,8 @@ impl Place {
             move |error| Error::File(path, error)
         };
         let lock = link.with_extension("lock");
-        // Not truncated: if another user has made a link of this name, it must not empty a file.
+        // The lock file is opened without truncation. Otherwise a link with this name, which another user made, could
+        // empty another file.
         let locked = OpenOptions::new().create(true).append(true).open(&lock).map_err(at(&lock))?;
         locked.lock().map_err(at(&lock))?;
         let project = absolute(project)?;

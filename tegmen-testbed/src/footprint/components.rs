@@ -137,7 +137,7 @@ fn component(krate: &str, at: &str) -> &'static str {
         "tegmen-delegation" | "tegmen-flash" => "delegation",
         "tegmen-x509" => "common",
         lines::CORE | "compiler-builtins" | "libm" => "runtime",
-        // What the core depends on in an image are ciphers and hashes, and what they are made of.
+        // All other crates in an image implement ciphers and hashes, or are dependencies of these crates.
         _ => "crypto",
     }
 }

@@ -68,7 +68,8 @@ fn of_public_keys(footprints: &[Footprint]) -> Result<[Relation; 13], Error> {
         image(footprints, name)?.operations.get(of).copied().ok_or(Error::NoRelation(name, of))
     };
     let of_curve = |of| operation("p256", of);
-    // The instructions of two private keys differ by those of what everyone may know: the encoding of a signature.
+    // The numbers of instructions for two private keys may differ only because of public data: the encoding of the
+    // signature.
     let apart = |of, of_other| Ok(of_curve(of)?.abs_diff(of_curve(of_other)?));
     let curve = image(footprints, "p256")?;
     let code = curve.components.get(P256).ok_or(Error::NoRelation("p256", P256))?;

@@ -82,7 +82,7 @@ impl<const PEERS: usize> ObjectNode<PEERS> {
         let endpoint = Endpoint::new(&mut environment.at(Instant::from_micros(1)), PeerArray::new(), config);
         let features = features(Contexts::new(number as u16, setup.costs, &Kept::default()));
         let mut node = node::Node::with_features(endpoint, Memory::default(), features);
-        // Requests do not wait for one another, as in the paper.
+        // As in the paper, a node sends a request even if earlier requests still wait for their responses.
         node.set_nstart(memory::OUT);
         Self {
             setup,
@@ -192,7 +192,7 @@ impl<const PEERS: usize> Mote for ObjectNode<PEERS> {
         let producer = self.made % producers.len();
         let (to, is_by_proxy) = (proxy.unwrap_or(producers[producer]), proxy.is_some());
         self.made += 1;
-        // A consumer shares a context with each producer.
+        // A consumer has a separate OSCORE context for each producer.
         self.node.features.oscore.pair = (1 + place * producers.len() + producer) as u16;
         let item = self.random.below(ITEMS);
         let write = |message: &mut Builder<'_, '_>| {

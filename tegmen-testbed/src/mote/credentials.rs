@@ -57,7 +57,8 @@ pub(crate) fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8
     match need {
         Need::VerifyPeer { certificate_type: CertificateType::X509, content } => {
             let device = tegmen::dtls::certificates(content).count() == 1;
-            // The device alone was issued by the CA of the path, and is shown to those who trust that CA.
+            // A peer that sends only the certificate of the device sends it to nodes that trust the CA which issued
+            // this certificate.
             let ca = tegmen::dtls::certificates(PATH).nth(1).expect("a certificate of the CA");
             let name = if device { CA_NAME } else { ANCHOR_NAME };
             let key = if device { key_in(ca) } else { *ANCHOR_KEY };
@@ -86,7 +87,7 @@ pub(crate) fn answer<'a>(crypto: &mut Compact, need: Need<'_>, room: &'a mut [u8
             room[..len].copy_from_slice(&signature[..len]);
             Answer::Signature(&room[..len])
         }
-        // No mote has RSA, and pre-shared keys belong to the endpoint.
+        // No mote supports RSA. The caller answers when a handshake needs a pre-shared key.
         Need::Encrypt { .. } | Need::Decrypt { .. } | Need::PskForServer { .. } | Need::PskOfClient { .. } => {
             Answer::Unknown
         }

@@ -276,7 +276,8 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
             let member = self.members.iter_mut().find(|member| member.address == from);
             if let Some(member) = member.filter(|member| self.setup.protection == Protection::Axiom && !member.has_key)
             {
-                // The core derives the key to open the response, and again to keep it with the state of the member.
+                // The core derives the key twice: first to open the response, and then to store the key with the state
+                // of the member.
                 self.instructions += 2 * costs.derive;
                 member.has_key = true;
             }
@@ -324,12 +325,13 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
                     if member.session == Some(peer) {
                         member.session = None;
                     } else if Some(member.address) == remote {
-                        // Its handshake failed.
+                        // The handshake with this member failed.
                         self.continue_after(now, place, wishes);
                     }
                 }
             }
-            // The node handles messages and alarms itself, and no peer has a connection id, so none moves.
+            // `self.node` handles messages and alarms itself. No peer has a connection id, so the address of a peer
+            // never changes.
             Event::Answer { .. }
             | Event::Transmit { .. }
             | Event::Message { .. }
@@ -354,7 +356,8 @@ impl<const PEERS: usize, const MEMBERS: usize> GroupNode<PEERS, MEMBERS> {
         loop {
             let mut out = [0; DATAGRAM];
             let cx = &mut self.environment.at(now);
-            // A response over a session to a request to the group is not for the exchanges of the session.
+            // A member answers a request to the group over its session. This response does not belong to the CoAP
+            // exchanges of the session.
             let is_asked_over_group = self.setup.protection == Protection::AxiomDtls && !self.members.is_empty();
             let event = match is_asked_over_group {
                 true => self.node.endpoint.handle(cx, path, &mut records, &mut out),

@@ -318,7 +318,7 @@ impl Mote for NamedNode {
         self.alarm = None;
     }
 
-    // No node has state of another one, or an address.
+    // A node of Named Data Networking has no address, and no state for another node.
     fn forget(&mut self, _: usize) {}
     fn moved(&mut self, _: Instant, _: Address, _: Address, _: &mut Vec<Wish>) {}
 }

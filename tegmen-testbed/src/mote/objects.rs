@@ -89,8 +89,8 @@ impl Contexts {
             let [sender_id, recipient_id]: [&[u8]; 2] = if is_maker { [id, &[TAKER]] } else { [&[TAKER], id] };
             let parameters = Parameters {
                 master_secret: &secret,
-                // For a longer ID, its first byte makes the keys different from those of the node with the same last
-                // byte.
+                // Two nodes whose IDs have the same last byte have the same secret. The first byte of a longer ID makes
+                // their keys different.
                 master_salt: &bytes[..len - 1],
                 sender_id,
                 recipient_id,

@@ -139,17 +139,17 @@ impl Protection {
     /// is the image with unprotected NDN.
     pub const fn image(self) -> &'static str {
         match self {
-            // There is none with coap-protected, which also needs AES.
+            // No image has coap-protected, which also needs AES.
             Self::Coap | Self::CoapProtected => "coap",
-            // There is none yet with groups, which have the records of DTLS.
-            // Nor with connection ids: they are not part of an image.
+            // For these protections, the most similar image of a client has DTLS with a pre-shared key. It has no
+            // connection ids and no keys of a group.
             Self::CoapDtls | Self::ConnectionId | Self::Axiom | Self::AxiomDtls => "dtls_psk_client",
-            // Both endpoints in one.
+            // The image contains both the client and the server.
             Self::Ticket => "dtls_resume",
             Self::RawKey => "dtls_rpk",
             Self::Certificate => "dtls_x509",
             Self::Delegation => "dtls_delegated",
-            // Both endpoints of a context in one.
+            // The image contains both endpoints of an OSCORE context.
             Self::Oscore => "oscore",
             Self::Ndn | Self::NdnProtected => "ndn",
         }

@@ -201,7 +201,7 @@ impl Memory {
     }
 }
 
-/// Returns figures 4 and 5.
+/// Returns the values of figures 4 and 5 of the paper.
 fn memory(paper: &Paper) -> Vec<Figure> {
     let kilobytes = |bytes: u64| bytes as f64 / 1e3;
     let mut figures = Vec::new();
@@ -225,7 +225,7 @@ fn memory(paper: &Paper) -> Vec<Figure> {
     let id = "figure5/public_key_library/rom".into();
     figures.push(Figure::shown(id, printed.public_key_library.rom, kilobytes(library), KILOBYTES, LIBRARY));
     let over = |id: &str, printed: f64, more: u64, least: u64| {
-        // A device may need less of one kind.
+        // The difference is negative if delegation needs less memory of this kind.
         let difference = more as f64 / 1e3 - least as f64 / 1e3;
         Figure::shown(id.into(), Some(printed), difference, KILOBYTES, OVER_PSK)
     };
@@ -273,7 +273,7 @@ fn processing(paper: &Paper) -> Vec<Figure> {
     figures
 }
 
-/// Returns figure 8.
+/// Returns the values of figure 8 of the paper.
 fn transmission(paper: &Paper, handshakes: &Handshakes) -> Vec<Figure> {
     let Handshakes { certificate, psk, delegated, by_id, .. } = handshakes;
     let printed = &paper.transmission;

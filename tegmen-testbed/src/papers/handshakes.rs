@@ -96,7 +96,7 @@ fn handshakes() -> (Vec<Handshake>, usize) {
     (handshakes, ticket_len)
 }
 
-/// Returns figure 8.
+/// Returns the values of figure 8 of the paper.
 fn transmission(paper: &Paper, handshakes: &[Handshake]) -> Vec<Figure> {
     let of_handshake = |handshake: &Handshake| {
         let (printed, why) = match handshake.name {
@@ -118,7 +118,8 @@ impl Handshake {
         let mut shown = |what: &str, printed: Option<u64>, ours: usize, unit, why| {
             let (printed, ours) = (printed.map(|value| value as f64), ours as f64);
             figures.push(match printed {
-                // Messages everywhere, and all of the pre-shared key's, which has neither certificates nor extensions.
+                // The number of messages must be equal in each handshake. All values of the handshake with a pre-shared
+                // key must be equal, because this handshake has neither certificates nor extensions.
                 Some(printed) if what == "messages" || self.name == PSK => Figure::equal(id(what), printed, ours, unit),
                 Some(printed) if what == "bytes" && self.name == CERTIFICATE => {
                     Figure::near(id(what), printed, ours, unit, BYTES_PERCENT)
@@ -143,7 +144,7 @@ impl Handshake {
     }
 }
 
-/// Returns figures 4 and 5.
+/// Returns the values of figures 4 and 5 of the paper.
 fn memory(paper: &Paper) -> Vec<Figure> {
     let empty = image("empty");
     let mut figures = Vec::new();

@@ -95,7 +95,8 @@ fn places(nodes: &[Node]) -> (Vec<(f64, f64)>, f64) {
     let ring = (WIDTH / 2.0 - EDGE) / depths.iter().copied().max().unwrap_or(1).max(1) as f64;
     let middle = WIDTH / 2.0;
     let mut places = vec![(middle, middle - EDGE + LARGEST); nodes.len()];
-    // Each node has a sector of its parent's, by the number of ends behind it.
+    // Each node gets a part of the sector of its parent. The size of the part is proportional to the number of leaves
+    // below the node.
     let ends = ends(&children);
     let mut sectors = vec![(0.0, TAU); nodes.len()];
     let mut reached = vec![0];

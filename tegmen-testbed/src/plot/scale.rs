@@ -61,7 +61,7 @@ impl Scale {
                 (0..=(end / step).round() as u32).map(|n| (value(n), number(value(n), step))).collect()
             }
             Self::Powers { first, last } => {
-                // Two powers or fewer have marks between them.
+                // If the axis has at most two powers of ten, there are also marks between the powers.
                 let between: &[f64] = if last - first <= 2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
                 let marks = |power: i32| {
                     let power = 10f64.powi(power);

@@ -64,7 +64,8 @@ impl World<'_> {
         let Some(child) = self.stations.iter_mut().skip(1).find(|station| station.link == to) else { return false };
         let sleeps = child.radio.awake_until <= now;
         if sleeps {
-            // The latest are worth most: the others are often the same datagram, sent before.
+            // If all places are used, the oldest packet is dropped. A newer packet is often a retransmission of the
+            // same datagram.
             if child.radio.held.len() == PLACES {
                 child.radio.held.pop_front();
             }

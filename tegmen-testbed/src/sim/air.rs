@@ -97,7 +97,7 @@ impl Air {
             return; // a frame for another node only keeps the receiver busy
         }
         let sinr = links.power(flying.from, node) / (self.noise + self.power(links, node, slot));
-        // Below one error in ten million frames nothing is drawn.
+        // If fewer than one frame in ten million would get a bit error, no random number is used.
         let spoiled = sinr < CLEAN_SINR
             && self.errors[node].unit() >= survival(sinr, ((now - judged) * BITS_PER_MILLISECOND).div_ceil(1000));
         if let Some(lock) = &mut self.receivers[node].lock {
@@ -119,7 +119,8 @@ impl Network {
         let (now, air, links) = (self.now, &mut self.air, &self.links);
         let lonely = air.flying == 0;
         if !lonely {
-            // For all nodes that receive a frame, a part of the reception ends.
+            // The new frame changes the interference. So the previous part of the reception ends at all nodes that
+            // receive a frame.
             let audience = std::mem::take(&mut air.audiences[from]);
             audience.iter().for_each(|node| air.judge(links, now, *node as usize));
             air.audiences[from] = audience;
@@ -156,8 +157,9 @@ impl Network {
     pub(super) fn on_frame_ends(&mut self, slot: usize) {
         let Some(from) = self.air.slots.get(slot).and_then(Option::as_ref).map(|flying| flying.from) else { return };
         let audience = std::mem::take(&mut self.air.audiences[from]);
-        // Errors matter to the addressed node and to one that waits for an acknowledgement; where frames overlap, to
-        // all.
+        // Bit errors are computed for the addressed node. A broadcast frame concerns all nodes, and an acknowledgement
+        // concerns the nodes that wait for one. Bit errors are also computed for a node that receives another frame at
+        // the same time.
         let alone = self.air.flying == 1;
         let acknowledgement = self.air.slots[slot].as_ref().is_some_and(|flying| flying.header.source.is_empty());
         let mut received: Vec<(NodeId, bool)> = Vec::new();
@@ -217,7 +219,8 @@ impl Weather {
             let (from, to) = (index / nodes, index % nodes);
             let bursts = links.bursts(from, to)?;
             let mut times = Stream::of_pair(seed, to, from + 1, Purpose::Bursts);
-            // It begins as it is found in the long run.
+            // At the beginning of the run, the link is in a bad period with the probability that it has in the long
+            // run.
             let bad = times.unit() * (bursts.good + bursts.bad) as f64 >= bursts.good as f64;
             let until = span(&mut times, if bad { bursts.bad } else { bursts.good });
             Some(Box::new(Sky { bad, until, times }))

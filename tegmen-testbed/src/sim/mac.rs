@@ -212,7 +212,8 @@ impl Network {
         station.activity.receiving += airtime(psdu.len());
         if header.acknowledge {
             station.turn += 1;
-            // The acknowledgement that was waited for will not come: this station is about to send.
+            // This station will now send an acknowledgement, so it cannot receive the acknowledgement for which it
+            // waits.
             if station.state == State::AwaitsAcknowledgement {
                 self.count_retry(node);
             }

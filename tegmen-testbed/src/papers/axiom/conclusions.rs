@@ -86,7 +86,7 @@ impl View<'_> {
         let printed = paper.figures11and12[role];
         let reaches = |ratios: [f64; 2]| ratios.iter().all(|ratio| ratio.round() >= printed);
         let reached = |listeners: &&usize| reaches(ratio(**listeners, Load::Paper, Energy::radio_by_frame));
-        // The smallest group that reaches the factor, as all larger ones do.
+        // The smallest group from which on all groups reach the factor.
         let from = self.effort.listeners.iter().rev().take_while(reached).last();
         let from = from.map_or("in no size of group".into(), |listeners| format!("from {} members on", listeners + 1));
         let [ours, light] = Load::ALL.map(|load| ratio(LISTENERS, load, Energy::radio_by_frame));
@@ -248,7 +248,7 @@ fn churn_is_free(churn: &Churn) -> [Figure; 2] {
 fn rekeying_scales(rekeying: &Rekeying) -> Figure {
     let evictions = &rekeying.evictions;
     let from = |saves: &dyn Fn(&Eviction) -> bool| {
-        // The sizes from which on it saves in all larger ones.
+        // The smallest size of group from which on `saves` is true for all groups.
         let count = evictions.iter().rev().take_while(|eviction| saves(eviction)).count();
         evictions[evictions.len() - count..].first().map(|eviction| eviction.members)
     };

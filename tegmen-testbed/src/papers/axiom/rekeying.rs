@@ -17,7 +17,7 @@ fn eviction(eviction: &Eviction) -> Vec<Figure> {
     let Eviction { members, key_tree, point_to_point } = eviction;
     let id = |what: &str| format!("rekeying/{members}_members/{what}");
     let shown = |what: &str, ours: usize, unit, why| Figure::shown(id(what), None, ours as f64, unit, why);
-    // One message has one key encrypted, and that of the epoch is the last one.
+    // There is one message for each key, and a last message that begins the epoch.
     let keys = key_tree.messages.len().saturating_sub(1) as f64;
     let longest = key_tree.messages.iter().map(Vec::len).max().unwrap_or(0);
     let one_frame = key_tree.frames() == key_tree.messages.len();
@@ -42,8 +42,8 @@ fn eviction(eviction: &Eviction) -> Vec<Figure> {
     figures
 }
 
-/// Returns the figures of losses. A member that did not reach the next epoch requests the missed messages from the
-/// controller.
+/// Returns the figures for lost rekey messages. A member that did not reach the next epoch requests the missed messages
+/// from the controller.
 fn repairs(repair: &Repair, unicast: &Unicast) -> Vec<Figure> {
     let Repair { loss, members, messages, ref missed, missed_point_to_point } = *repair;
     let id = |what: String| format!("rekeying/{}_members/{loss}_percent_lost/{what}", members + 1);

@@ -80,7 +80,7 @@ fn at_listener(scheme: Scheme) -> usize {
         + match scheme {
             Scheme::CoapUni | Scheme::CoapMul => mote.exchanges,
             Scheme::UniUni => mote.exchanges + mote.handshake,
-            // A sender of requests to the group has an entry of its own beside the session.
+            // In addition to the session, the peer table has an entry for the sender of requests to the group.
             Scheme::MulUni => mote.peer + mote.exchanges + mote.handshake + axiom.group + axiom.sender,
             Scheme::MulMul => mote.exchanges + axiom.group + axiom.sender,
         }

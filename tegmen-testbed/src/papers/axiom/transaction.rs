@@ -92,7 +92,8 @@ impl Case {
             [deployment.traffic.payload, deployment.traffic.response] = LIGHT;
         }
         let leisure_s = deployment.traffic.group.map_or(0.0, |group| group.leisure_s);
-        // As many responses for each second as with three listeners (RFC 7252, section 8.2).
+        // With more listeners the maximum wait is longer, so that the number of responses in a second is the same as
+        // with three listeners (RFC 7252, section 8.2).
         let leisure_s = if self.leisure { leisure_s * self.listeners as f64 / LISTENERS as f64 } else { 0.0 };
         deployment.traffic.group = Some(Group { leisure_s, each: self.scheme.asks_each(), tag: self.tag });
         Transaction::of(self, &run_group(&deployment, self.scheme.protection(), seed))
@@ -165,7 +166,8 @@ impl Transaction {
             }
         }
         let asks = run.noted.iter().filter(|noted| noted.milestone == Milestone::Asked).count();
-        // If the first exchange has no end, the account of the second has no beginning.
+        // If the second request was made before the first request was answered, the costs of the two exchanges cannot
+        // be separated.
         let is_first = run.noted.iter().rposition(|noted| noted.milestone == Milestone::Asked)
             > run.noted.iter().position(|noted| noted.milestone == Milestone::Answered);
         let mut parts = parts.into_iter();
@@ -210,7 +212,7 @@ impl Transaction {
 /// all frames and energy between the milestones `from` and `to`. The duration is the time from `since` to `to`. `since`
 /// is later than `from` if the node waits after the milestone `from` before it sends the next request.
 fn part(frames: &[Captured], (from, since): (&Noted, Micros), to: &Noted) -> Part {
-    // The acknowledgement of the last frame comes within a millisecond: see `Noted`.
+    // The acknowledgement of the last frame arrives within a millisecond (see `Noted`).
     let start = if from.at == 0 { 0 } else { from.begun + 1000 };
     let sent = frames.iter().filter(|frame| (start..to.begun + 1000).contains(&frame.at));
     let (count, bytes) = sent.fold((0, 0), |(count, bytes), frame| (count + 1, bytes + frame.psdu.len()));
@@ -247,7 +249,8 @@ fn derived(case: &Case, exchange: Option<&mut Part>) -> Part {
     let mut keys = Part::default();
     let Some(exchange) = exchange.filter(|_| case.scheme == Scheme::MulMul) else { return keys };
     let (platform, deployment) = (platform(), deployment());
-    // The core derives the key of a listener to open its first response, and again to keep it with its state.
+    // The core derives the key of a listener twice: first to open the listener's first response, and then to store the
+    // key with the state of the listener.
     for (times, of_keys, of_exchange) in [
         (2 * case.listeners as u64, &mut keys.sender, &mut exchange.sender),
         (1, &mut keys.listener, &mut exchange.listener),

@@ -92,7 +92,7 @@ fn energy_model(paper: &Paper) -> Vec<Figure> {
             figures.push(model(format!("{id}/ticks"), "thousand ticks", row.kticks, row.ms * paper.clock_mhz, true));
         }
     }
-    // Sums and ratios, with the times that fit.
+    // Checks sums and ratios. If a time in a table is a misprint, the value that fits is used.
     let ms = |table: &str, name: &str| {
         let rows = if table == "table4" { &paper.table4 } else { &paper.table5 };
         let fits = paper.misprints.get(&format!("{table}/{name}")).filter(|misprint| misprint.field == "ms");
@@ -118,7 +118,7 @@ fn energy_model(paper: &Paper) -> Vec<Figure> {
 fn ours(paper: &Paper) -> Vec<Figure> {
     let costs = Costs::of_budget();
     let milliwatts = behind_resistor(paper.supply.active_volts, paper.supply.volts, paper.supply.ohms);
-    // Of the messages of table II: 13 bytes ask, 7 answer.
+    // The lengths of the request and of the response in table II, in bytes.
     let (request, response) = (13, 7);
     let unsecured_client = costs.build + costs.keep + costs.hear;
     let unsecured = unsecured_client + costs.serve;

@@ -155,7 +155,7 @@ fn dtls(messages: [Built; 2]) -> [Built; 2] {
     messages.map(|plain| {
         by_client = !by_client;
         let datagram = lab.seal(by_client, &plain.datagram);
-        // Epoch and number are in the header, and in the explicit nonce again.
+        // The epoch and the sequence number are in the header of the record, and again in the explicit nonce.
         let nonce = datagram[RECORD_HEADER..].iter().zip(&datagram[3..11]).take_while(|(a, b)| a == b).count();
         let mac = datagram.len() - RECORD_HEADER - nonce - plain.datagram.len();
         Built { datagram, unprotected: plain.datagram.len(), context_id: EPOCH, nonce, mac }

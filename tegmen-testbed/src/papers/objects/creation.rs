@@ -17,13 +17,13 @@ pub fn figures() -> Vec<Figure> {
     let sealing = costs.seal_of(frame.len());
     let plain = [costs.build + costs.keep, costs.again];
     let ours = |protocol: &str| match protocol {
-        // Requests are not protected.
+        // These protocols do not protect requests.
         "coap" | "coap_protected" => plain,
-        // CoAP keeps what it built; each time it goes through a record of its own.
+        // CoAP stores the message without protection. Each transmission seals the message in a new DTLS record.
         "coap_dtls" => plain.map(|plain| plain + sealing),
-        // CoAP keeps what is protected already.
+        // CoAP stores the message that OSCORE has already protected.
         "oscore" => [costs.create_oscore + costs.keep, costs.again],
-        // The table of Interests keeps the name, and the forwarder writes the Interest again.
+        // The table of pending Interests stores the name, and the forwarder writes the Interest again.
         _ => [costs.ndn.create, costs.ndn.again],
     };
     let mut figures = Vec::new();

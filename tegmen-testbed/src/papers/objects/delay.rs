@@ -78,7 +78,7 @@ fn calibrated(single: &Deployment, median_ms: f64) -> u32 {
     for _ in 0..2 {
         let mut delays = scenario::run(&deployment, Protection::Coap, 1, false).0.first_try;
         delays.sort_unstable();
-        // A request and its response are each sent once and received once.
+        // A request is sent once and received once, and so is its response: four times in all.
         let missing = (median_ms * 1e3 - quantile(&delays, 0.5) as f64) / 4.0;
         deployment.mote.stack_us = (f64::from(deployment.mote.stack_us) + missing).round().max(0.0) as u32;
     }
@@ -250,7 +250,7 @@ fn table3(paper: &Paper, results: &BTreeMap<Key, Result>, stack_us: u32) -> Vec<
     figures
 }
 
-/// Returns the protection with this name in the tables of the paper.
+/// Returns the protection that has this name in `data/objects.toml`.
 fn protection(name: &str) -> Protection {
     let known = PROTOCOLS.iter().find(|(_, known)| *known == name);
     known.map(|(protection, _)| *protection).expect("a test reads the file")

@@ -180,7 +180,8 @@ fn exchanges(messages: &Messages) -> Vec<Flow> {
 /// publisher's processor.
 fn certificates() -> Flow {
     let mut steps: Vec<_> = Step::all(ends::certificate_chains(), true, 0).collect();
-    // It computes nearly all of it after flight 4: one flight of the client follows.
+    // The publisher is the client. It computes nearly all of this time after flight 4, before the last flight of the
+    // client.
     if let Some(last) = steps.iter_mut().rfind(|step| step.by_publisher) {
         last.pause = handshake_micros("dtls_x509", "client");
     }

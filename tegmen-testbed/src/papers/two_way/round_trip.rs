@@ -45,7 +45,7 @@ pub(super) fn figures(paper: &Paper, effort: Effort, done: impl Fn(usize, usize)
     for ((case, _), times) in jobs.iter().zip(times) {
         round_trips.entry(*case).or_default().push(times);
     }
-    // Of a case: exchanges, and their mean over the runs.
+    // Returns the number of exchanges of a case, and the mean time of an exchange over the runs.
     let sample = |case: Case| {
         let runs = &round_trips[&case];
         let mean = |times: &Vec<Micros>| times.iter().sum::<Micros>() as f64 / times.len() as f64 / 1e3;
@@ -82,7 +82,8 @@ fn increases(
     sample: impl Fn(Protection, usize) -> (u64, Mean),
 ) -> Vec<Figure> {
     let ms = |protection, size| sample(protection, size).1.mean;
-    // The sample is that of all sizes, plain and protected. A figure that follows from several means has no interval.
+    // The sample contains the exchanges of all sizes, with and without this protection. A figure that follows from
+    // several means has no confidence interval.
     let sampled = |figure: Figure, protection| {
         let n = sizes().map(|size| sample(Protection::None, size).0 + sample(protection, size).0).sum();
         figure.sampled(n, effort.seeds, &Mean { mean: 0.0, interval: None })

@@ -30,7 +30,7 @@ pub(super) fn records(datagram: &[u8]) -> usize {
 pub(super) fn handshakes(paper: &Paper) -> impl Iterator<Item = Flow> {
     let handshakes = [(128, true), (128, false), (256, true), (256, false)];
     NAMES.into_iter().zip(handshakes).map(|(name, (modulus, mutual))| {
-        // Section V-A: five seconds, and then twice as many.
+        // The first timeout is five seconds, and each retransmission doubles it (section V-A of the paper).
         Flow::new(name, &steps(paper, modulus, mutual), Duration::from_secs(5))
     })
 }
@@ -56,7 +56,8 @@ fn steps(paper: &Paper, modulus: usize, mutual: bool) -> Vec<Step> {
         let column = usize::from(!mutual);
         rows.iter().map(|row| (paper.table1.minimum[*row].ms[column] * 1e3) as Micros).sum()
     };
-    // The mote works on the flight with the certificates, and its TPM starts before it sends anything.
+    // The mote computes before it sends the flight with the certificates. The TPM of the mote starts before the first
+    // flight.
     let work = micros(&["computation", "tpm_twi", "tpm_verify", "tpm_encrypt", "tpm_sign"]);
     let flights = [
         (true, vec![handshake(hello + 1)], micros(&["tpm_start"])),
