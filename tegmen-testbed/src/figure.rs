@@ -175,7 +175,8 @@ impl Figure {
         Self { sample, ..self.of(Source::Simulated) }
     }
 
-    /// Returns Tegmen's value, and the bounds of its interval if there is one. Returns `None` without a value.
+    /// Returns Tegmen's value, and the bounds of its confidence interval if there is one. Returns `None` without a
+    /// value.
     pub fn value(&self) -> Option<(f64, Option<[f64; 2]>)> {
         Some((self.ours?, self.sample.and_then(|sample| sample.interval)))
     }

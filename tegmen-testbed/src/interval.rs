@@ -19,7 +19,8 @@ impl Mean {
     }
 }
 
-/// Returns the mean of the results of several runs. Its interval follows from Student's distribution.
+/// Returns the mean of the results of several runs. The confidence interval of the mean follows from Student's
+/// distribution.
 pub fn mean(values: &[f64]) -> Mean {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n.max(1.0);
@@ -51,7 +52,7 @@ pub fn share(runs: &[(u64, u64)]) -> Mean {
     Mean { mean: hits as f64 / cases as f64, interval: Some([low, high]) }
 }
 
-/// Returns the 95 % interval of a share, computed with Wilson's formula.
+/// Returns the 95 % confidence interval of a share, computed with Wilson's formula.
 fn wilson(hits: u64, cases: u64) -> [f64; 2] {
     const Z: f64 = 1.96;
     let (n, p) = (cases as f64, hits as f64 / cases as f64);

@@ -78,23 +78,23 @@ pub struct Row {
     pub id: String,
     /// The file that contains the result of ns-3 for this case: `given` ([`GIVEN`]), or `measured` ([`MEASURED`]).
     pub file: Cow<'static, str>,
-    /// The source of the simulator's figures. It is always [`Source::Simulated`].
+    /// The source of the simulator's results. It is always [`Source::Simulated`].
     pub source: Source,
     /// Number of requests of the case, over all runs of the simulator.
     pub n: u64,
     /// Number of runs of the simulator, each with another seed.
     pub seeds: u64,
-    /// The lower and the upper bound of the 95 % interval of the simulator's share of answered requests; `None` if the
-    /// simulator ran only once.
+    /// The lower and the upper bound of the 95 % confidence interval of the simulator's share of answered requests;
+    /// `None` if the simulator ran only once.
     pub delivered_interval: Option<[f64; 2]>,
-    /// The lower and the upper bound of the 95 % interval of the simulator's mean time, in milliseconds; `None` if the
-    /// simulator ran only once.
+    /// The lower and the upper bound of the 95 % confidence interval of the simulator's mean time, in milliseconds;
+    /// `None` if the simulator ran only once.
     pub mean_ms_interval: Option<[f64; 2]>,
-    /// The figures of ns-3.
+    /// The results of ns-3.
     pub ns3: Figures,
-    /// The figures of the simulator.
+    /// The results of the simulator.
     pub ours: Figures,
-    /// The difference between the figures of the simulator and those of ns-3.
+    /// The difference between the results of the simulator and the results of ns-3.
     pub difference: Difference,
     /// True if a queue of a node grows for the whole run.
     pub saturated: bool,
@@ -113,7 +113,7 @@ pub struct Tolerance {
     pub percent: f64,
 }
 
-/// The figures of the simulator minus the figures of ns-3.
+/// The results of the simulator minus the results of ns-3.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Difference {
     /// The difference of the shares of answered requests, in percentage points.

@@ -201,7 +201,8 @@ const HEADER: &[&str] = &[
     "seeds",
 ];
 
-/// Formats the lower (`end` 0) or the upper (`end` 1) bound of an interval. The text is empty if there is no interval.
+/// Formats the lower (`end` 0) or the upper (`end` 1) bound of a confidence interval. The text is empty if there is no
+/// interval.
 fn bound(mean: &Mean, end: usize) -> String {
     mean.interval.map_or(String::new(), |bounds| format!("{:.4}", bounds[end]))
 }

@@ -6,7 +6,7 @@
 //! turn. A turn is sent when the previous turn has arrived completely, and is sent again after a timeout. The peer of
 //! the publisher is on the Internet, and the last hop ends at a border router. The plan counts the bytes of the
 //! messages that this peer exchanges on the Internet, but does not simulate these messages. The plan assumes that the
-//! peer needs 20 ms before each of its turns.
+//! peer needs 20 ms before it sends a turn.
 
 mod rsa;
 
