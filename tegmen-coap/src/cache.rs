@@ -197,8 +197,8 @@ pub fn write_stored<'a>(
     builder.payload(payload)
 }
 
-/// Updates a stored response with the options of `valid`, the 2.03 that confirmed it. Each forwarded option of `valid`
-/// replaces the stored options with the same number (RFC 7252, section 5.6.2).
+/// Updates a stored response with the options of `valid`, the 2.03 response that confirmed it. Each option of `valid`
+/// that a proxy forwards to its client replaces the stored options with the same number (RFC 7252, section 5.6.2).
 ///
 /// # Errors
 /// [`BuildError::Full`].

@@ -28,7 +28,7 @@ impl NoResponse {
         code.is_response() && self.0.checked_shr(class).unwrap_or(0) & 1 == 1
     }
 
-    /// Returns true if the client wants no response with any code.
+    /// Returns true if the client wants no response at all, whatever code the response has.
     pub const fn suppresses_all(self) -> bool {
         self.0 & Self::ALL.0 == Self::ALL.0
     }

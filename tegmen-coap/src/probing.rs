@@ -5,7 +5,7 @@ use tegmen_base::time::{Duration, Instant};
 /// PROBING_RATE (RFC 7252, section 4.8): the average rate in bytes per second.
 const PROBING_RATE: u32 = 1;
 
-/// The time at which the next message without acknowledgement may be sent to an endpoint.
+/// The time from which the next non-confirmable message may be sent to an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Probing {
     next: Instant,
@@ -35,7 +35,7 @@ impl Probing {
         self.next = Instant::AT_ONCE;
     }
 
-    /// Returns the time at which the next message may be sent.
+    /// Returns the time from which the next non-confirmable message may be sent to the endpoint.
     pub const fn next(&self) -> Instant {
         self.next
     }

@@ -65,7 +65,8 @@ impl Methods {
 }
 
 impl fmt::Display for Methods {
-    /// Writes the name of the set. If the set has no name, writes the names of its methods, separated by commas.
+    /// Writes the name of this set of methods, such as `read-write`. If the set has no name, writes the names of its
+    /// methods, separated by commas.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((name, _)) = NAMED.iter().find(|(_, methods)| methods == self) {
             return f.write_str(name);

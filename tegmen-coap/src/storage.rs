@@ -37,8 +37,8 @@ impl From<Full> for Busy {
 /// The effect of a request that is executed a second time (RFC 7252, sections 4.5 and 5.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repeat {
-    /// No effect. This is the case for GET and FETCH, and for a received response, whose reply is only an
-    /// acknowledgement.
+    /// The second execution changes nothing. This is the case for GET and FETCH, and for a received response, whose
+    /// reply is only an acknowledgement.
     Safe,
     /// The second execution leaves the resource in the same state as the first: PUT, DELETE and iPATCH. This variant is
     /// also for a request that the OSCORE context would refuse the second time.

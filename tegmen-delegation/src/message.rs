@@ -43,7 +43,8 @@ impl Resource {
 /// A request of the delegation server.
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'r> {
-    /// The request to [`Resource::Epoch`]. Its payload: number (2 bytes), time (4), check (8).
+    /// The request to [`Resource::Epoch`], which begins an epoch. Its payload: `number` (2 bytes), `time` (4 bytes) and
+    /// `check` (8 bytes).
     Epoch {
         /// The number of the epoch.
         number: u16,
@@ -213,7 +214,7 @@ impl<'r> HandedOver<'r> {
         out.put(bytes)
     }
 
-    /// Returns the flags, and then the bytes of the ticket or id.
+    /// Returns two fields of the payload: the byte with the flags, and the bytes of the ticket or session id.
     pub(crate) const fn flags(&self) -> (u8, &'r [u8]) {
         let opens = if self.opens { OPENS } else { 0 };
         match self.handle {
@@ -231,7 +232,7 @@ fn put(places: &mut [[u8; 2]], numbers: &[u16]) {
     }
 }
 
-/// Returns `bytes` as a ticket if the flag `IS_TICKET` is set, and as an id otherwise.
+/// Returns `bytes` as a ticket if the flag `IS_TICKET` is set, and as a session id otherwise.
 pub(crate) const fn handle(flags: u8, bytes: &[u8]) -> Handle<'_> {
     if flags & IS_TICKET != 0 { Handle::Ticket(bytes) } else { Handle::Id(bytes) }
 }

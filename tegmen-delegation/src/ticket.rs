@@ -42,7 +42,8 @@ impl Connection {
     }
 }
 
-/// The principal that a device gives to sessions with its delegation server. No connection has this principal.
+/// The principal that a device gives to sessions with its delegation server. [`Connection::principal`] never returns
+/// this value.
 pub const SERVER: Principal = Principal(0xffff_ff00);
 
 /// A session that a server opened in the name of a device. Times are in seconds since 1970.

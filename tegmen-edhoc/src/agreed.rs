@@ -14,11 +14,11 @@ pub struct Agreed {
     pub master_secret: Secret<16>,
     /// The OSCORE Master Salt.
     pub master_salt: Secret<8>,
-    /// The connection identifier that the other peer chose. It is our Sender ID.
+    /// The connection identifier that the peer chose. It is our Sender ID.
     pub sender_id: ConnectionId,
     /// The connection identifier that we chose. It is our Recipient ID.
     pub recipient_id: ConnectionId,
-    /// The credential of the other peer, which has proved that it has the private key.
+    /// The credential of the peer. The peer has proved that it has the private key.
     pub peer: Credential,
 }
 

@@ -139,7 +139,7 @@ impl<'m> CredentialId<'m> {
 /// The form in which a peer sends its own credential.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transfer {
-    /// Sends only the `kid`. The other peer must already have the credential.
+    /// Sends only the `kid`. The receiver must already have the credential.
     ByReference,
     /// Sends the whole credential.
     ByValue,

@@ -18,9 +18,9 @@ pub enum Failure {
     PublicKey,
     /// Both peers chose the same connection identifier, or no connection identifier is free.
     ConnectionId,
-    /// The credential of the other peer is not known.
+    /// The credential of the peer is not known.
     UnknownCredential,
-    /// The other peer did not prove that it has the private key of its credential.
+    /// The peer did not prove that it has the private key of its credential.
     NotAuthentic,
     /// A message has external authorization data that are critical and not supported.
     CriticalData,
@@ -31,7 +31,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Writes the error message for the other peer, and returns its bytes.
+    /// Writes the error message for the peer, and returns the bytes of the message.
     ///
     /// # Errors
     /// [`Full`] if `out` is too short. 40 bytes are enough.
@@ -51,8 +51,8 @@ impl Failure {
         Ok(writer.finish())
     }
 
-    /// Returns the text for the other peer. All failures that depend on keys have the same text, so that the text
-    /// reveals nothing about keys.
+    /// Returns the text of the error message for the peer. All failures that depend on keys have the same text, so that
+    /// the text reveals nothing about keys.
     const fn text(self) -> &'static str {
         match self {
             Self::Method => "method 3 only",
@@ -64,7 +64,7 @@ impl Failure {
     }
 }
 
-/// An error message from the other peer.
+/// An error message from the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PeerError<'m> {
     /// An unspecified error with a text for people (section 6.2).

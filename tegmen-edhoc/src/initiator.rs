@@ -18,8 +18,8 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// Draws an ephemeral key, and writes message_1. `recipient_id` is C_I, with which the other peer will identify
-    /// the context.
+    /// Draws an ephemeral key, and writes message_1. `recipient_id` is C_I, with which the responder will identify the
+    /// context.
     ///
     /// # Errors
     /// [`Failure::Unsupported`] if the crypto provider does not support P-256.
@@ -27,8 +27,8 @@ impl Initiator {
         Self::begin_after(crypto, recipient_id, &[])
     }
 
-    /// Does the same as [`Self::begin`]. message_1 also contains the cipher suites that we prefer and that the other
-    /// peer has refused (RFC 9528, section 6.3).
+    /// Does the same as [`Self::begin`]. message_1 also contains the cipher suites that we prefer and that the
+    /// responder has refused (RFC 9528, section 6.3).
     ///
     /// # Errors
     /// The errors of [`Self::begin`]; [`Failure::TooLong`] for more than 8 suites.
@@ -51,10 +51,10 @@ impl Initiator {
         Ok((Self { state, recipient_id }, Message(message)))
     }
 
-    /// Verifies message_2, and writes message_3. `find` returns the credential of the other peer that message_2
-    /// identifies, or `None` if it is not known.
+    /// Verifies message_2, and writes message_3. `find` returns the responder's credential, which message_2 identifies,
+    /// or `None` if the credential is not known.
     ///
-    /// When this function returns, the other peer has proved its identity. The other peer has not yet verified our
+    /// When this function returns, the responder has proved its identity. The responder has not yet verified our
     /// identity.
     ///
     /// # Errors
@@ -106,11 +106,11 @@ impl Drop for Initiator {
     }
 }
 
-/// The keys with which message_4 is verified, if the other peer sends it. They are wiped on drop.
+/// The keys with which the initiator verifies message_4, if the responder sends this message. They are wiped on drop.
 pub struct Message4(WaitM4);
 
 impl Message4 {
-    /// Verifies message_4, which shows that the other peer has verified our identity. A response that OSCORE protects
+    /// Verifies message_4, which shows that the responder has verified our identity. A response that OSCORE protects
     /// shows the same.
     ///
     /// # Errors

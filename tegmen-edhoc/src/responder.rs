@@ -126,8 +126,9 @@ fn wipe(state: &mut ProcessedM3) {
     secret::wipe(&mut state.prk_exporter);
 }
 
-/// Refuses external authorization data that are critical, malformed or too long. This crate supports no such data
-/// (RFC 9528, section 3.8). `lakers` returns all items after the first label as the value of the first item.
+/// Checks the external authorization data (EAD) of a message. Refuses data that are critical, malformed or too long.
+/// Ignores all other data, because this crate supports no EAD (RFC 9528, section 3.8). `lakers` returns all items after
+/// the first label as the value of the first item.
 pub(crate) fn check_data(item: Option<&EADItem>) -> Result<(), Failure> {
     let Some(item) = item else { return Ok(()) };
     if item.is_critical {

@@ -126,9 +126,9 @@ impl<'b> Decoder<'b> {
 /// never sends a seed twice, because a repeated seed would repeat nonces and keys.
 #[derive(Debug)]
 pub enum Control {
-    /// The mote has just started, and requests its start data.
+    /// The mote has just started, and requests the data in [`Start`]: its seed and its addresses.
     SeedPlease,
-    /// The answer of the bridge, which contains the start data of the mote.
+    /// The answer of the bridge to [`Self::SeedPlease`].
     Start(Start),
 }
 

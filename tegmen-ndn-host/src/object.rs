@@ -25,7 +25,7 @@ const METADATA_FRESHNESS: u64 = 10;
 /// An object. All its segments are signed.
 pub struct Object {
     prefix: Vec<u8>,
-    /// The name of the object with the version. It is the prefix of the names of the segments.
+    /// The name of the object, whose last component is the version. It is the prefix of the names of the segments.
     versioned: Vec<u8>,
     segments: Vec<Vec<u8>>,
     metadata: Vec<u8>,
@@ -85,7 +85,7 @@ impl Object {
         Ok(Self { prefix, versioned, segments, metadata, metadata_name })
     }
 
-    /// Returns the name of the object with the version.
+    /// Returns the name of the object, whose last component is the version.
     pub fn name(&self) -> Name<'_> {
         Name::of_checked(&self.versioned)
     }

@@ -23,12 +23,12 @@ impl Tick {
         Self((time.as_micros() >> 10) as u32)
     }
 
-    /// Converts a time in units.
+    /// Makes a time from a number of units of 1,024 microseconds.
     pub const fn from_units(units: u32) -> Self {
         Self(units)
     }
 
-    /// Returns the time in units.
+    /// Returns the time in units of 1,024 microseconds.
     pub const fn units(self) -> u32 {
         self.0
     }
@@ -63,12 +63,14 @@ impl Tick {
         if self.is_before(other) { other } else { self }
     }
 
-    /// Returns the number of units that have passed since `earlier`, or 0 if `earlier` is not before this time.
+    /// Returns the time from `earlier` to this time in units of 1,024 microseconds, or 0 if `earlier` is not before
+    /// this time.
     pub const fn since(self, earlier: Self) -> u32 {
         if earlier.is_before(self) { self.0.wrapping_sub(earlier.0) } else { 0 }
     }
 
-    /// Converts this time to the clock of the caller, in whole units. A time before `now` is replaced by `now`.
+    /// Converts this time to an [`Instant`] of the caller's clock, which shows `now`. The result is a multiple of 1,024
+    /// microseconds. If this time is before `now`, converts `now` instead.
     pub const fn instant(self, now: Instant) -> Instant {
         let units = self.since(Self::of(now)) as u64;
         Instant::from_micros(((now.as_micros() >> 10).saturating_add(units)) << 10)

@@ -14,7 +14,8 @@ use tegmen_coap::option::{self, Class, Header, OptionNumber, Part};
 use tegmen_coap::{Builder, HEADER_LEN, MAX_TOKEN, MessageRef, MessageType};
 use tegmen_coap::{Code, Token};
 
-/// The value of [`Context::OVERHEAD`](SecurityContext::OVERHEAD).
+/// Maximum number of bytes that OSCORE adds to a message: the value of
+/// [`Context::OVERHEAD`](SecurityContext::OVERHEAD).
 pub const OVERHEAD: usize = Context::OVERHEAD;
 
 impl<N: Naming> SecurityContext<N> {

@@ -1,4 +1,5 @@
-//! The texts of the errors. Each text names the cause and, if the owner can correct it, the next step.
+//! The texts of the errors. Each text names the cause and, if a user of the program can correct the error, the next
+//! step.
 //!
 //! An image that prints no error does not contain these texts.
 

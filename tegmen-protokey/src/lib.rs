@@ -169,9 +169,9 @@ impl Protokey {
         key
     }
 
-    /// Derives the pre-shared key of the sessions that the access control server opens with the publisher. The key is
-    /// an HMAC of a fixed text that differs from the text of [`Self::token_key`]. This text contains spaces, too, so
-    /// that it is never the message of the HMAC in [`Self::session_key`].
+    /// Derives the pre-shared key of the sessions that the access control server opens with the publisher: the HMAC of
+    /// a fixed text. The text differs from the text of [`Self::token_key`]. It contains spaces, so it is never the
+    /// message of the HMAC in [`Self::session_key`].
     pub fn server_key<C: Crypto>(&self) -> Secret<DIGEST_LEN> {
         let mut key = Secret::zeroed();
         HmacKey::new::<C>(&[self.expose()]).mac_into::<C>(&[b"tegmen access control server"], key.expose_mut());

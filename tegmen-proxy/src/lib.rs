@@ -1,17 +1,17 @@
 //! A forward proxy with a cache in fixed memory, for devices (RFC 7252, section 5.7).
 //!
 //! The application of a node owns a [`Proxy`]. The application passes three kinds of data to the proxy: each request
-//! that names another target to [`Proxy::handle`], the right to answer this request later to [`Proxy::on_deferred`],
-//! and each reply to a request of the node itself to [`Proxy::on_reply`]. After each datagram or timer that the node
-//! has processed, the application sends the messages of the proxy. While [`Proxy::target`] returns a target, the
-//! application chooses the peer and calls [`Proxy::forward`]. While [`Proxy::respond`] returns the length of a
-//! datagram, the application sends the datagram.
+//! whose target is not the node itself to [`Proxy::handle`], the right to answer this request later to
+//! [`Proxy::on_deferred`], and each reply to a request of the node itself to [`Proxy::on_reply`]. After each datagram
+//! or timer that the node has processed, the application sends the messages of the proxy. While [`Proxy::target`]
+//! returns a target, the application chooses the peer and calls [`Proxy::forward`]. While [`Proxy::respond`] returns
+//! the length of a datagram, the application sends the datagram.
 //!
 //! A request names its target in the options Proxy-Scheme, Uri-Host and Uri-Port. Each block of a block-wise transfer
 //! (RFC 7959) is forwarded as a separate message, and is not stored. A client that wants to observe a resource gets a
 //! response without an observation (RFC 7641, section 4.1). Equal requests that wait at the same time are forwarded
-//! separately. Any client can occupy all places for waiting requests. So the application must decide which requests
-//! it passes to the proxy.
+//! separately. Any client can fill the memory for waiting requests. So the application must decide which requests it
+//! passes to the proxy.
 
 #![no_std]
 #![forbid(unsafe_code)]

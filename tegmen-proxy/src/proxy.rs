@@ -177,9 +177,8 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
         }
     }
 
-    /// Forwards the request that [`Self::handle`] stored to the peer in `next`: writes the protected datagram into
-    /// `out`. Returns the length of the datagram to send. The length is 0 if there is no request, or if the request
-    /// waits in the queue of the node.
+    /// Forwards the request that [`Self::handle`] stored. Writes the datagram for the peer `next.peer` into `out`, and
+    /// returns its length. The length is 0 if there is no request, or if the request waits in the queue of the node.
     ///
     /// # Errors
     /// [`SendError`]. The client then gets 5.03.

@@ -31,10 +31,10 @@ pub(super) const CONSTRAINT: Type = Type(0x43);
 pub(super) const VALUE_EDGE: Type = Type(0x51);
 /// An edge for a pattern.
 pub(super) const PATTERN_EDGE: Type = Type(0x53);
-/// An element with the number of a key node. It is part of another node. Keys whose names match the key node may sign
-/// packets whose names match this other node.
+/// An element inside a node, with the number of a key node. Keys whose names match the key node may sign packets whose
+/// names match the node that contains this element.
 pub(super) const KEY_NODE: Type = Type(0x55);
-/// An element with the number of the parent node.
+/// An element inside a node, with the number of the parent node.
 pub(super) const PARENT: Type = Type(0x57);
 /// The version of the encoding.
 pub(super) const MODEL_VERSION: Type = Type(0x61);
@@ -42,5 +42,5 @@ pub(super) const MODEL_VERSION: Type = Type(0x61);
 pub(super) const NODE: Type = Type(0x63);
 /// An element with the number and the name of a pattern.
 pub(super) const SYMBOL: Type = Type(0x67);
-/// An element with the number of patterns that have a name.
+/// An element with the count of patterns that have a name.
 pub(super) const NAMED: Type = Type(0x69);

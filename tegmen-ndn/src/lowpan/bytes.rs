@@ -40,7 +40,7 @@ impl<'w, 't> Out<'w, 't> {
         Self { writer, is_valid: true }
     }
 
-    /// Stores an error if `is_valid` is false: the rules do not cover the packet.
+    /// Stores an error if `is_valid` is false, for example because the compressed form cannot represent the packet.
     pub(super) const fn require(&mut self, is_valid: bool) {
         self.is_valid &= is_valid;
     }

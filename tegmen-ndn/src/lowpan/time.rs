@@ -4,7 +4,7 @@
 /// The exponent of the largest times.
 const MAX_EXPONENT: u32 = 31;
 
-/// Returns the one-byte code of a time. If no code stands for exactly `millis` milliseconds, returns the code of the
+/// Returns the one-byte code of a time. If no code represents exactly `millis` milliseconds, returns the code of the
 /// next shorter time. Times above 49 days get a code of at most 49 days.
 pub const fn time_code(millis: u64) -> u8 {
     let millis = if millis > u32::MAX as u64 { u32::MAX } else { millis as u32 };
@@ -18,17 +18,18 @@ pub const fn time_code(millis: u64) -> u8 {
     (exponent << 3 | mantissa) as u8
 }
 
-/// Returns the time of a code in milliseconds, rounded down. It is between 0 and four years.
+/// Returns the time that a one-byte code represents, in milliseconds, rounded down. The time is between 0 and four
+/// years.
 pub const fn time_value(code: u8) -> u64 {
     scaled(code) >> 5
 }
 
-/// Returns true if the time of this code is exactly `millis` milliseconds.
+/// Returns true if `code` represents exactly `millis` milliseconds.
 pub(super) const fn is_exact(code: u8, millis: u64) -> bool {
     scaled(code) & 31 == 0 && time_value(code) == millis
 }
 
-/// Returns the time of a code in units of 1/32 milliseconds.
+/// Returns the time that a one-byte code represents, in units of 1/32 milliseconds.
 const fn scaled(code: u8) -> u64 {
     let (mantissa, exponent) = (code as u64 & 7, code as u32 >> 3);
     let units =

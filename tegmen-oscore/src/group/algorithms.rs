@@ -45,13 +45,14 @@ impl Algorithms {
         self.group_encryption.or(self.aead)
     }
 
-    /// Returns the number of bytes of the common IV: the length of the longer nonce of both algorithms (RFC 10021,
-    /// section 2.1.4).
+    /// Returns the number of bytes of the common IV: the nonce length of the algorithm with the longest nonce (RFC
+    /// 10021, section 2.1.4).
     pub(super) fn common_iv_len(&self) -> usize {
         self.nonce_lens().max().unwrap_or(0)
     }
 
-    /// Returns the maximum number of bytes of an ID: the length of the shorter nonce minus 6 (RFC 10021, section 2.2).
+    /// Returns the maximum number of bytes of a member's ID: the nonce length of the algorithm with the shortest nonce,
+    /// minus 6 (RFC 10021, section 2.2).
     pub(super) fn max_id(&self) -> usize {
         self.nonce_lens().min().unwrap_or(0).saturating_sub(6)
     }

@@ -34,7 +34,8 @@ impl Wide {
 pub(super) struct Modulus {
     /// The prime, lowest word first.
     pub(super) words: Words,
-    /// 2^512 modulo the prime. A product with this number multiplies the other factor by 2^256.
+    /// 2^512 modulo the prime. [`Self::multiply`] divides each product by 2^256. So with this constant as a factor, it
+    /// multiplies the other factor by 2^256.
     pub(super) square: Words,
     /// The number -1 divided by the prime, modulo 2^32.
     inverse: u32,

@@ -29,8 +29,8 @@ pub(super) struct Rule {
     /// Alternative sets of constraints: all constraints of at least one set must be fulfilled. The values of a
     /// constraint are the number of its line in the text, the name of its pattern, and its options.
     pub(super) constraints: Vec<Vec<(usize, String, Vec<Item>)>>,
-    /// The rules of the keys that may sign names of this rule. The values are the number of the line that refers to the
-    /// rule of the keys, and the name of that rule.
+    /// References to other rules, which match the names of keys. These keys may sign packets whose names match this
+    /// rule. Each reference consists of the number of its line in the text, and the name of the other rule.
     pub(super) keys: Vec<(usize, String)>,
 }
 
