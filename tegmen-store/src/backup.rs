@@ -179,7 +179,8 @@ pub fn verify(backup: &Path, keeper: Option<&dyn Keeper>) -> Result<Manifest, Ba
     checked
 }
 
-/// Creates the database `file` from a backup, and raises all numbers above the values that may have been used.
+/// Creates the database `file` from a backup. Raises the revision and each [`Number`](crate::store::Number) above all
+/// values that may have been used since the backup.
 ///
 /// # Errors
 /// [`BackupError`] for the reasons of [`verify`]; [`BackupError::Exists`] if `file` exists.

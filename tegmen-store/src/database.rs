@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! state.db          a row for each context and session, and for each revision of a key; WAL, synchronous
-//! state.db.key      the key that seals sessions, and the lock
+//! state.db.key      the key that seals sessions; a process locks this file while it uses the database
 //! state.db.place    a file whose identity the database knows: a new file for each new lease
 //! ```
 //!

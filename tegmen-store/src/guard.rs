@@ -12,8 +12,9 @@ use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::private;
 use tegmen_base::secret::Secret;
 
-/// The key that encrypts stored sessions, and the lock on the file with this key. The key file is in the directory of a
-/// database, or of the file of one stored session. The key is generated once.
+/// The key that encrypts stored sessions. While this value exists, the file with the key is locked against other
+/// processes. The key file is in the directory of a database, or of the file of one stored session. The key is
+/// generated once.
 pub struct Guard {
     key: Secret<KEY_LEN>,
     _lock: Locked,

@@ -38,7 +38,7 @@ pub trait Keeper: Send + Sync {
     /// The reason of the failure, as a text for people.
     fn open(&self, sealed: &[u8]) -> Result<Option<Secret<SEALING_KEY_LEN>>, String>;
 
-    /// Returns the origin of the sealing key, such as the path of its file, for messages.
+    /// Returns the origin of the sealing key, such as the path of its file, for error messages.
     fn origin(&self) -> String;
 }
 
@@ -50,7 +50,7 @@ pub struct SealingKey {
 }
 
 impl SealingKey {
-    /// Takes a key that the caller has, for example from a TPM. Messages name the key by `origin`.
+    /// Takes a key that the caller has, for example from a TPM. Error messages name the key by `origin`.
     pub const fn new(key: Secret<SEALING_KEY_LEN>, origin: String) -> Self {
         Self { key, origin }
     }

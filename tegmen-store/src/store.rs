@@ -39,7 +39,7 @@ pub struct LeaseId(pub u64);
 pub struct Number {
     /// The present value of the number. Every lower value may have been used.
     pub next: u64,
-    /// The maximum amount by which `next` increases in a day. The pace is 1 or more, and never changes in a row.
+    /// The maximum amount by which `next` increases in a day; at least 1. A change of the row never changes the pace.
     pub pace: u64,
 }
 
@@ -85,9 +85,9 @@ impl fmt::Debug for Value {
 /// A row that a transaction writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Put {
-    /// The key, 1 to [`MAX_KEY`] bytes.
+    /// The key of the row, 1 to [`MAX_KEY`] bytes.
     pub key: Vec<u8>,
-    /// The content, at most [`MAX_VALUE`] bytes.
+    /// The content of the row, at most [`MAX_VALUE`] bytes.
     pub value: Value,
     /// The lease to which the row is attached; `None` for a row without a lease.
     pub lease: Option<LeaseId>,
@@ -349,7 +349,8 @@ pub enum StoreError {
         /// A text that describes the limit.
         why: &'static str,
     },
-    /// The store failed. If the call was a transaction, it is unknown if the store made its changes.
+    /// The store failed. If the failed call was a transaction, it is unknown whether the store made the changes of the
+    /// transaction.
     #[error("the store is not available ({why}): try again later, and read first whether a change was made")]
     Unavailable {
         /// The cause.

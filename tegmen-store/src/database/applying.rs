@@ -162,7 +162,7 @@ impl Applying<'_> {
 struct Checked {
     /// The revision that made the row; `None` for a new row.
     created: Option<u64>,
-    /// For a row with a [`Number`](crate::store::Number), the time from which the limit of the number grows by its
-    /// `pace` each day, in milliseconds since 1970; 0 for any other row.
+    /// For a row with a [`Number`](crate::store::Number), a time in milliseconds since 1970. From this time on, the
+    /// highest allowed value of the number grows by its `pace` each day. The field is 0 for any other row.
     since: u64,
 }

@@ -55,8 +55,8 @@ impl Version {
         Self { key: key.to_owned(), revision, kind: DELETED, value: Vec::new(), created: revision, lease: None }
     }
 
-    /// Returns the version of a row with this value. If the value is a [`Number`], `since` is the time from which its
-    /// limit grows by its `pace` each day, in milliseconds since 1970.
+    /// Returns the version of a row with this value. If the value is a [`Number`], `since` is a time in milliseconds
+    /// since 1970. From this time on, the highest allowed value of the number grows by its `pace` each day.
     ///
     /// # Errors
     /// [`StoreError::Sealed`] for a secret, if the store has no sealing key.
@@ -78,8 +78,9 @@ impl Version {
         Ok(Self { key: key.to_owned(), revision, kind, value, created: revision, lease: None })
     }
 
-    /// Returns the [`Number`] that is the value of the row in this version, and the time from which the limit of the
-    /// number grows by its `pace` each day, in milliseconds since 1970. Returns `None` if the value is no number.
+    /// Returns the [`Number`] that is the value of the row in this version, and a time in milliseconds since 1970. From
+    /// this time on, the highest allowed value of the number grows by its `pace` each day. Returns `None` if the value
+    /// is no number.
     pub(super) fn number(&self) -> Option<(Number, u64)> {
         if self.kind == NUMBER { pace::decode(&self.value) } else { None }
     }
@@ -135,8 +136,8 @@ pub(super) struct Current {
     pub(super) revision: u64,
     /// The revision that made the row.
     pub(super) created: u64,
-    /// If the value of the row is a [`Number`]: this number, and the time from which its limit grows by its `pace` each
-    /// day, in milliseconds since 1970. Otherwise `None`.
+    /// If the value of the row is a [`Number`]: this number, and a time in milliseconds since 1970. From this time on,
+    /// the highest allowed value of the number grows by its `pace` each day. `None` for any other value.
     pub(super) number: Option<(Number, u64)>,
 }
 

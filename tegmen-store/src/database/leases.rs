@@ -36,7 +36,7 @@ impl Leases {
         self.by_end.remove(&(end, lease))
     }
 
-    /// Returns the earliest time at which a lease ends; `None` without leases.
+    /// Returns the earliest time at which a lease ends; `None` if there are no leases.
     pub(super) fn next(&self) -> Option<Duration> {
         self.by_end.first().map(|(end, _)| *end)
     }

@@ -1,4 +1,4 @@
-//! Revisions, which are the numbers of transactions. Their leases are described in [`super`].
+//! Revisions, which are the numbers of transactions. A process reserves them in ranges (leases): see [`super`].
 
 use crate::clock;
 use crate::store::{Revision, StoreError};

@@ -5,8 +5,8 @@ use crate::numbers::Numbers;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use sha2::{Digest as _, Sha256};
 
-/// Makes changes of rows. `sum` is the XOR of the digests of all rows. Returns the new value of `sum`, and true if a
-/// change replaced an existing row.
+/// Makes changes of rows. `sum` is the XOR of the digests of all rows with sequence numbers. Returns the new value of
+/// `sum`, and true if a change replaced an existing row.
 pub(super) fn apply(connection: &Connection, changes: &[Change], mut sum: u128) -> rusqlite::Result<(u128, bool)> {
     if changes.is_empty() {
         return Ok((sum, false));

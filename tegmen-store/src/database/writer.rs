@@ -46,8 +46,9 @@ pub(super) struct Writer {
     connection: Connection,
     file: PathBuf,
     options: Options,
-    /// The XOR of the digests of all rows with numbers. The database stores this value too. If the two values differ
-    /// when the database is opened, some rows are older than others, so the database is damaged.
+    /// The XOR of the digests of all rows with sequence numbers of contexts and sessions. The database also stores this
+    /// XOR. If the stored XOR does not match the rows when the database is opened, some rows are older than others, so
+    /// the database is damaged.
     sum: u128,
     pub(super) was_recovered: bool,
     /// An error if a change since the last [`Database::flush`](super::Database::flush) is not durable.
@@ -306,7 +307,7 @@ impl Writer {
         }
     }
 
-    /// Returns the time from now until the next lease ends; `None` without leases.
+    /// Returns the time from now until the earliest end of a lease of rows; `None` if there are no leases.
     fn next_lease(&self) -> Option<Duration> {
         let end = self.leases.next()?;
         Some(end.saturating_sub((self.options.monotonic)()))
@@ -500,8 +501,8 @@ struct Committed {
     outcomes: Vec<Outcome>,
     /// The versions of rows that the commit wrote.
     versions: Vec<Version>,
-    /// An error if the new `.place` file could not replace the previous one. The caller must then use no result of this
-    /// commit.
+    /// An error if the new `.place` file could not replace the previous one. The caller must then return this error in
+    /// place of `outcomes`.
     placed: Result<(), String>,
 }
 
@@ -510,7 +511,7 @@ fn make(files: &dyn Files, draft: &Path) -> io::Result<String> {
     files.remove(draft)?;
     files.make(draft)?;
     files.sync(draft)?;
-    // The commit names this file, so its name, too, must be on the disk before.
+    // The commit names this file, so the name of the file must be on the disk before the commit.
     files.sync_directory(draft)?;
     files.identity(draft).ok_or_else(|| io::ErrorKind::NotFound.into())
 }

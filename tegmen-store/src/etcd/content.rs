@@ -10,8 +10,8 @@ const SECRET: u8 = 2;
 const NUMBER: u8 = 3;
 
 /// Encodes a value as the content of a row. `version` is the number of changes of the row, including the change that
-/// writes this value. If the value is a [`Number`](crate::store::Number), `since` is the time from which its limit
-/// grows by its `pace` each day, in milliseconds since 1970.
+/// writes this value. If the value is a [`Number`](crate::store::Number), `since` is a time in milliseconds since 1970.
+/// From this time on, the highest allowed value of the number grows by its `pace` each day.
 ///
 /// The encryption of a secret also authenticates the key and the version of its row. The version replaces the revision
 /// here, because etcd chooses the revision only later.
@@ -35,8 +35,9 @@ pub(super) fn write(
     })
 }
 
-/// Returns the [`Number`](crate::store::Number) in the content of a row, and the time from which the limit of the
-/// number grows by its `pace` each day, in milliseconds since 1970; `None` if the row contains no number.
+/// Returns the [`Number`](crate::store::Number) in the content of a row, and a time in milliseconds since 1970; `None`
+/// if the row contains no number. From this time on, the highest allowed value of the number grows by its `pace` each
+/// day.
 pub(super) fn number(content: &[u8]) -> Option<(Number, u64)> {
     let (&NUMBER, bytes) = content.split_first()? else { return None };
     pace::decode(bytes)

@@ -13,8 +13,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time without a message after which the driver opens the watch again at another member. A member without a
-/// connection to the other members sends no messages.
+/// The time without a message after which the driver opens the watch again at another member of the etcd cluster. A
+/// member without a connection to the other members sends no messages.
 const SILENCE: Duration = Duration::from_secs(1);
 /// Time for which a watch stays open while no call of [`Store::changes`](crate::Store::changes) uses it.
 const KEPT: Duration = Duration::from_secs(10);
@@ -53,8 +53,8 @@ struct Watching {
     /// revision and all events of this revision. All these revisions are later than `after`.
     ready: VecDeque<(u64, Vec<Event>)>,
     stream: Option<Stream>,
-    /// Number of times that the driver has changed to another member. This number selects the member to which the
-    /// driver opens the stream.
+    /// Number of times that the driver has changed to another member of the etcd cluster for this watch. The number
+    /// selects the member from which the driver receives the changes.
     turn: usize,
     /// True if the cluster has confirmed that it has the revision from which the watch begins.
     is_checked: bool,

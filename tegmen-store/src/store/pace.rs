@@ -5,8 +5,9 @@ use super::{Number, Put, StoreError, Value};
 use crate::clock::{DAY, allowed};
 
 /// Checks the row `put` before the store writes this row. `before` contains the current [`Number`] in the row, and the
-/// time from which its limit grows by its `pace` each day; `None` if the row has no number. Returns this time for the
-/// number in `put`; 0 if `put` has no number. All times, also `now`, are in milliseconds since 1970.
+/// time from which the highest allowed value of the number grows by its `pace` each day; `None` if the row has no
+/// number. Returns this time for the number in `put`; 0 if `put` has no number. All times, also `now`, are in
+/// milliseconds since 1970.
 ///
 /// # Errors
 /// [`StoreError::NotForward`] if the number does not increase, if its pace (its maximum increase in a day) changes, or
@@ -29,8 +30,8 @@ pub(crate) fn since(put: &Put, before: Option<(Number, u64)>, now: u64) -> Resul
 }
 
 /// Encodes a [`Number`] as the value of a row. The value has three parts of 8 bytes: the fields `next` and `pace` of
-/// the number, and `since`, the time from which the limit of the number grows by its `pace` each day, in milliseconds
-/// since 1970.
+/// the number, and the time `since` in milliseconds since 1970. From this time on, the highest allowed value of the
+/// number grows by its `pace` each day.
 pub(crate) fn encode(number: Number, since: u64) -> [u8; 24] {
     let mut bytes = [0; 24];
     bytes.as_chunks_mut().0.copy_from_slice(&[number.next, number.pace, since].map(u64::to_be_bytes));
@@ -44,10 +45,10 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Number, u64)> {
     Some((Number { next, pace }, since))
 }
 
-/// Returns the time from which the limit of a new [`Number`] grows by its `pace` each day, in milliseconds since 1970.
-/// The row of the number stores this time. For a number whose `next` is 0, the time is `now`. A number with a higher
-/// `next` was used elsewhere before. The function then returns the time in the past from which the number, at its
-/// maximum pace, would have increased from 0 to `next` until `now`.
+/// Returns the time that the row of a new [`Number`] stores, in milliseconds since 1970. From this time on, the highest
+/// allowed value of the number grows by its `pace` each day. For a number whose `next` is 0, the time is `now`. A
+/// number with a higher `next` was used elsewhere before. The function then returns the time in the past from which the
+/// number, at its maximum pace, would have increased from 0 to `next` until `now`.
 fn made_at(number: &Number, now: u64) -> u64 {
     let used = u128::from(number.next).saturating_mul(DAY.into()).checked_div(number.pace.into()).unwrap_or(0);
     now.saturating_sub(u64::try_from(used).unwrap_or(u64::MAX))
