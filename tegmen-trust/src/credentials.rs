@@ -24,9 +24,9 @@
 //! all rights, except that peers of delegated sessions have none.
 //!
 //! Rights belong to a name and a kind of proof: an entry does not apply to a peer that proved the same name in another
-//! way. There is one exception, which only removes rights. An OSCORE context has at most the rights of the pre-shared
-//! key of the same name. A certificate or raw public key has the rights of the pre-shared key of the same name if the
-//! file contains neither an entry for this certificate or key nor an entry `*`.
+//! way. There are two exceptions, which only limit rights. An OSCORE context has at most the rights of the pre-shared
+//! key of the same name. A certificate or raw public key without its own entry and without an entry `*` has the rights
+//! of the pre-shared key of the same name, instead of all rights.
 
 mod file;
 mod key_store;

@@ -50,8 +50,8 @@ pub struct Reading<S> {
 }
 
 impl<S: PartialEq> Reading<S> {
-    /// Makes a value for a file whose first read was successful. `stamp` is the stamp of the file at this read: a value
-    /// that changes when the file changes, such as [`Stamp`].
+    /// Makes the reading state of a file after its first successful read. `stamp` is the stamp of the file at this
+    /// read: a value that changes when the file changes, such as [`Stamp`].
     pub const fn of(stamp: S) -> Self {
         Self { read: Some(stamp), said: None }
     }

@@ -29,8 +29,8 @@ pub struct KeyTicket {
 }
 
 impl KeyTicket {
-    /// Returns the handle for one search. When the key store calls [`Self::answer`], this method calls the function
-    /// `answer` with the found key, on the same thread.
+    /// Returns the handle for one search for a key. The method [`Self::answer`] of the handle calls the closure
+    /// `answer` with the found key, on the thread of the key store.
     pub fn new(answer: impl FnOnce(Option<StoredKey>) + Send + 'static) -> Self {
         Self { answer: Box::new(answer) }
     }

@@ -38,8 +38,8 @@ impl Proof {
         Self::Certified(kind.0, digest)
     }
 
-    /// Returns true if a peer that gave this kind of proof is removed when its last session ends. The number of the
-    /// peer is then free.
+    /// Returns true if a peer that gave this kind of proof is removed when its last session ends. Another peer can then
+    /// get the number of the removed peer.
     const fn is_of_sessions(self) -> bool {
         matches!(self, Self::Certified(..) | Self::Delegated(..))
     }
@@ -158,14 +158,14 @@ impl Principals {
         self.all.len()
     }
 
-    /// Returns true if the peer with the number `principal` is removed when its last session ends. Its number is then
-    /// free.
+    /// Returns true if the peer with the number `principal` is removed when its last session ends. Another peer can
+    /// then get the number.
     pub(super) fn ends_with_sessions(&self, principal: Principal) -> bool {
         self.get(principal).is_some_and(|who| who.proof.is_of_sessions())
     }
 
     /// Begins a session of the peer with the number `principal`. Returns `None` if no peer has this number, or if the
-    /// peer stays registered without sessions.
+    /// peer stays registered after its last session ends.
     pub(super) fn hold(&mut self, principal: Principal, shared: &Arc<RwLock<Shared>>) -> Option<Held> {
         self.set_handshake(principal.0, None);
         let numbered = self.all.get_mut(&principal.0).filter(|numbered| numbered.who.proof.is_of_sessions())?;

@@ -12,7 +12,7 @@ use tegmen::crypto::{Curve, GroupCrypto, MemberKey, NotAuthentic, SCALAR_LEN, Un
 use tegmen::secret::Secret;
 
 /// The private key of the last signature, and a buffer for a message that is given in parts. The key is kept as an
-/// object of the library, because such an object is costly to create.
+/// object of `aws-lc-rs`, because this object is costly to create.
 #[derive(Default)]
 pub(super) struct Signing {
     /// The key of the last signature, identified by the digest of the private key and by the curve; `None` before the

@@ -86,7 +86,8 @@ impl Group {
         shared_secret(&self.private_key(private)?, peer)
     }
 
-    /// Checks that a point is uncompressed, because the library also accepts other forms.
+    /// Checks the length of a public key, and that a point of secp256r1 is uncompressed, because `aws-lc-rs` also
+    /// accepts other forms.
     fn check_form(self, peer: &[u8]) -> Result<(), InvalidKey> {
         let right = peer.len() == self.public_len() && (self == Self::X25519 || peer.first() == Some(&4));
         right.then_some(()).ok_or(InvalidKey)
@@ -115,7 +116,7 @@ fn shared_secret(key: &PrivateKey, peer: &[u8]) -> Result<Secret<32>, InvalidKey
 
 /// A cache of key pairs, each for one key agreement.
 ///
-/// The state of a handshake contains the private key as raw bytes. The library needs the key as a `PrivateKey`, which
+/// The state of a handshake contains the private key as raw bytes. `aws-lc-rs` needs the key as a `PrivateKey`, which
 /// is costly to create, so this cache keeps it for the key agreement. The digest of the raw bytes selects the slot of
 /// the key in the cache. If another key has taken that slot, the `PrivateKey` is created again.
 pub struct KeyPairs {
@@ -123,13 +124,13 @@ pub struct KeyPairs {
 }
 
 impl KeyPairs {
-    /// Makes a cache with space for `entries` keys, of about 500 bytes each. Choose the maximum number of handshakes
-    /// that are in progress at the same time.
+    /// Makes a cache with space for `entries` keys, of about 500 bytes each. Set `entries` to the maximum number of
+    /// handshakes that are in progress at the same time.
     pub fn new(entries: usize) -> Self {
         Self { slots: (0..entries.max(1)).map(|_| None).collect() }
     }
 
-    /// Makes a key pair from the randomness of the library, which is seeded by the system. The public key goes into the
+    /// Makes a key pair with the random generator of `aws-lc-rs`, which the system seeds. The public key goes into the
     /// first [`Group::public_len`] bytes of `public`.
     ///
     /// # Errors

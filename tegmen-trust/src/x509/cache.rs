@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A set of digests with a maximum size, each with the period in which it is valid. The cache first removes the digests
-/// that were not looked up recently.
+/// A set of digests, each with the period in which it is valid. The set has a maximum size. When it is full, the cache
+/// removes digests that were not looked up recently.
 pub(crate) struct Cache {
     entries: Mutex<Halves>,
     hits: AtomicU64,

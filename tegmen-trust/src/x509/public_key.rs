@@ -24,7 +24,7 @@ pub enum KeyKind {
     },
     /// Ed25519 (RFC 8410). Such a key signs records of a group, but no handshake.
     Ed25519,
-    /// A key that may sign certificates, but not a handshake: another curve, or an unknown kind.
+    /// A key on any other curve, or of an unknown kind. Such a key may sign certificates, but no handshake.
     Other,
 }
 

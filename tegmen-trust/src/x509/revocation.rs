@@ -18,7 +18,7 @@ use webpki::{BorrowedCertRevocationList, CertRevocationList};
 /// The revocation lists in force.
 #[derive(Default)]
 pub(crate) struct Revocations {
-    /// The CRLs. The newest CRL of an issuer comes first, because the library uses the first CRL of the issuer.
+    /// The CRLs. The newest CRL of an issuer comes first, because `rustls-webpki` uses the first CRL of the issuer.
     crls: Vec<(Times, CertRevocationList<'static>)>,
     digests: HashSet<Digest>,
     serials: HashSet<(Vec<u8>, String)>,

@@ -18,10 +18,10 @@ pub(super) struct BareRsa {
     modulus: Vec<u8>,
 }
 
-// SAFETY: the library may use and free a key on another thread than made it; nothing of it belongs to one.
+// SAFETY: a key of AWS-LC may be used and freed by another thread than the thread that made it.
 unsafe impl Send for BareRsa {}
-// SAFETY: all that is called on a shared key is RSA_decrypt, which the library counts as non-mutating (openssl/rsa.h): what it
-// keeps for blinding is behind a lock of the key's own.
+// SAFETY: a shared key is only passed to RSA_decrypt, which AWS-LC documents as non-mutating (openssl/rsa.h). A lock in
+// the key protects its data for blinding.
 unsafe impl Sync for BareRsa {}
 
 impl BareRsa {
@@ -30,7 +30,7 @@ impl BareRsa {
         let mut parts = der::inside(&mut Reader::new(der), SEQUENCE).ok()?;
         let _version = der::value(&mut parts, INTEGER).ok()?;
         let modulus = der::positive(&mut parts).ok()?.to_vec();
-        // SAFETY: pointer and length are those of a slice, which the library only reads.
+        // SAFETY: pointer and length are those of a slice, which AWS-LC only reads.
         let key = unsafe { RSA_private_key_from_bytes(der.as_ptr(), der.len()) };
         Some(Self { key: NonNull::new(key)?, modulus })
     }
@@ -49,8 +49,8 @@ impl BareRsa {
         }
         let mut block = Zeroizing::new(vec![0; self.modulus.len()]);
         let mut len = 0;
-        // SAFETY: the key is valid until it is dropped. The library writes at most as many bytes to the block as it has, and
-        // how many to `len`; it reads as many of the ciphertext as that has. All three are apart from each other.
+        // SAFETY: the key is valid until it is dropped. AWS-LC writes at most `block.len()` bytes to `block`, and writes
+        // their number to `len`. It reads `encrypted.len()` bytes of `encrypted`. The three do not overlap.
         let done = unsafe {
             RSA_decrypt(
                 self.key.as_ptr(),
@@ -68,7 +68,7 @@ impl BareRsa {
 
 impl Drop for BareRsa {
     fn drop(&mut self) {
-        // SAFETY: it was made by the library, is freed once, and nobody has it any more. The library wipes what it frees.
+        // SAFETY: AWS-LC made the key. The key is freed once, and not used after that. AWS-LC wipes the freed memory.
         unsafe { RSA_free(self.key.as_ptr()) }
     }
 }

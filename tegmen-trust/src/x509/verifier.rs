@@ -287,7 +287,7 @@ impl Check<'_> {
             Purpose::Server | Purpose::EncryptedServer => KeyUsage::server_auth(),
             Purpose::Client => KeyUsage::client_auth(),
         };
-        // The verdict of our own rules on the last path. After a refusal the library tries the next path.
+        // The verdict of our own rules on the last path. After a refusal `rustls-webpki` tries the next path.
         let verdict = RefCell::new(None);
         let judge = |path: &VerifiedPath<'_>| {
             let judged = self.judge(path, end_entity);
@@ -319,8 +319,8 @@ impl Check<'_> {
         Ok(span)
     }
 
-    /// Checks the rules that the library does not check, for a path whose signatures are valid. Returns the period in
-    /// which all certificates of the path and of its anchor are valid, and all current CRLs are in force.
+    /// Checks the rules that `rustls-webpki` does not check, for a path whose signatures are valid. Returns the period
+    /// in which all certificates of the path and of its anchor are valid, and all current CRLs are in force.
     fn judge(&self, path: &VerifiedPath<'_>, end_entity: &Certificate<'_>) -> Result<Span, Refusal> {
         let listed = |certificate: &Certificate<'_>| self.trust.revocations.lists(certificate);
         if listed(end_entity) {
