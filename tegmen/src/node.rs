@@ -91,7 +91,7 @@ use serve::Sender;
 pub struct Node<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features = ()> {
     /// The peers and their sessions.
     pub endpoint: Endpoint<P, R>,
-    /// The memory of the peers' exchanges.
+    /// The memory for the CoAP exchanges of all peers.
     pub storage: <P::Attached as PeerExchanges>::Storage,
     /// The memory of the optional features of the node.
     pub features: F,
@@ -99,16 +99,16 @@ pub struct Node<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features = ()> {
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles> Node<P, R> {
-    /// Creates a node with the peers of `endpoint`. `storage` is the memory of their exchanges. The node has no
-    /// optional features.
+    /// Creates a node with the peers of `endpoint`. `storage` is the memory for the CoAP exchanges of all peers. The
+    /// node has no optional features.
     pub const fn new(endpoint: Endpoint<P, R>, storage: <P::Attached as PeerExchanges>::Storage) -> Self {
         Self::with_features(endpoint, storage, ())
     }
 }
 
 impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
-    /// Creates a node with the peers of `endpoint` and with `features`. `storage` is the memory of the peers'
-    /// exchanges.
+    /// Creates a node with the peers of `endpoint` and with `features`. `storage` is the memory for the CoAP exchanges
+    /// of all peers.
     pub const fn with_features(
         endpoint: Endpoint<P, R>,
         storage: <P::Attached as PeerExchanges>::Storage,
@@ -232,9 +232,9 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
         }
     }
 
-    /// Calls `write`, which writes a message to `peer` into a frame. `write` also gets the attached data of the peer
-    /// and the memory of the exchanges. Then protects the message, and sets the alarm of the peer. Returns `None` if
-    /// `write` wrote no message.
+    /// Calls `write`, which writes a message to `peer` into a frame. `write` also gets the data that the table stores
+    /// for the peer, and the memory for the CoAP exchanges of all peers. Then protects the message, and sets the alarm
+    /// of the peer. Returns `None` if `write` wrote no message.
     pub fn write<C: Crypto>(
         &mut self,
         cx: &mut Cx<'_, C>,

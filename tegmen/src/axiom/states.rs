@@ -19,7 +19,8 @@ pub(super) struct Seen {
 const NEXT: u64 = (1 << 41) - 1;
 /// A bit that is set if the state belongs to a member. If the bit is not set, this element of the array is free.
 const TAKEN: u64 = 1 << 41;
-/// A bit that is set if the state was used after idle states were last forgotten.
+/// A bit that is set when the state is created, and when a record of the member is accepted. [`Seen::is_idle`] clears
+/// the bit.
 const USED: u64 = 1 << 42;
 const FINGERPRINT_AT: u32 = 43;
 const _: () = assert!(FINGERPRINTS.count_ones() + FINGERPRINT_AT == 64);
@@ -59,7 +60,7 @@ impl Seen {
         ReplayWindow::from_parts((self.next(), self.seen))
     }
 
-    /// True if the state was not used after the last call of this function.
+    /// True if the bit [`USED`] is not set. Clears this bit.
     pub(super) const fn is_idle(&mut self) -> bool {
         let used = self.next & USED != 0;
         self.next &= !USED;

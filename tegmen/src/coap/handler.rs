@@ -223,9 +223,9 @@ pub(crate) fn serve_as<H: Handler>(
     served
 }
 
-/// Calls the handler for `request`, and writes the response into `frame`, as a message of this type. [`serve`] calls
-/// this function for a received request. A server calls it for each notification, with the request that registered the
-/// observation (RFC 7641, section 4.2).
+/// Calls the handler for `request`, and writes the response into `frame` as a message of the type `message_type`.
+/// [`serve`] calls this function for a received request. A server calls it for each notification, with the request that
+/// registered the observation (RFC 7641, section 4.2).
 pub(crate) fn respond<H: Handler>(
     request: &Request<'_>,
     decided: Decided,

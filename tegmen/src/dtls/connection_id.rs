@@ -17,9 +17,9 @@ use crate::time::Instant;
 /// The settings of an endpoint for connection ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionIdConfig {
-    /// The number of bytes of each id that this endpoint issues, 0 to 20. With 0, the endpoint issues no ids, but
-    /// writes the ids of peers that request them. All ids of an endpoint are different. So the ids of a server must be
-    /// long enough for its number of sessions: 8 bytes are enough.
+    /// The number of bytes of each id that this endpoint issues, 0 to 20. With 0, the endpoint issues no ids, but still
+    /// writes the id that a peer issued into its records to this peer. All ids of an endpoint are different. So the ids
+    /// of a server must be long enough for its number of sessions: 8 bytes are enough.
     pub len: u8,
     /// The first byte of every id that this endpoint issues. If several endpoints share one address, the program that
     /// receives their datagrams reads this byte of each record. The byte identifies the endpoint that issued the id.
@@ -292,9 +292,8 @@ pub struct AddressChanges {
     pub followed: u32,
     /// Number of return routability checks (RFC 9853) that were begun: a challenge was sent to the new address.
     pub checked: u32,
-    /// Number of records from a new address that did not change the address to which we send. The peer does not support
-    /// the return routability check with which it would prove the new address, or the record was not newer than all
-    /// earlier records.
+    /// Number of records from a new address after which we continued to send to the old address. There are two causes:
+    /// the peer does not support the return routability check, or the record was not newer than all earlier records.
     pub refused: u32,
 }
 

@@ -1,9 +1,8 @@
-//! The elements of flights, in the order of the protocol.
+//! The elements of flights, and their order in a handshake.
 
 use super::roles::Roles;
 
-/// The elements of our flights, in the order of the protocol. An element is a handshake message, or the
-/// ChangeCipherSpec, which is not a handshake message.
+/// An element of our flights: a handshake message, or the ChangeCipherSpec, which is not a handshake message.
 ///
 /// A flight is identified by its first element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +29,7 @@ pub(crate) enum Element {
 }
 
 impl Element {
-    /// Returns the position of the element in the order of the protocol.
+    /// Returns the position of the element in the order in which a handshake sends the elements.
     pub(crate) const fn place<R: Roles>(self) -> u8 {
         if !R::KEEPS {
             return self as u8;

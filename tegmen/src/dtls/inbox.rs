@@ -13,7 +13,7 @@ use super::roles::Roles;
 use crate::buf::{Full, Reader, Writer, copy, shift_left};
 use crate::counters::Discard;
 
-/// The kind of an early item that waits at the end of the buffer.
+/// The kind of an item that arrived too early. The item waits at the end of the receive buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Held {
     /// A whole message that arrived too early, or a fragment of such a message. The item begins with the handshake
@@ -156,7 +156,7 @@ impl Inbox {
         self.come = self.come.wrapping_add(len as u16);
     }
 
-    /// Sets the field `total`, which [`Self::front`] returns.
+    /// Sets the number of bytes at the front of the buffer to `len`. [`Self::front`] returns this number.
     pub(crate) const fn set_front(&mut self, len: usize) {
         self.total = len as u16;
     }

@@ -108,8 +108,8 @@ pub struct Config {
     /// The time for which the last flight is kept for retransmission: twice the maximum segment lifetime (RFC 6347,
     /// section 4.2.4).
     pub linger: Duration,
-    /// The time after which the endpoint forgets a session that received no record. With zero, a session remains until
-    /// another peer displaces it from the table.
+    /// The time without a received record after which the endpoint ends a session. With zero, a session remains until
+    /// the endpoint needs its memory for another peer.
     pub idle_timeout: Duration,
     /// The minimum time for which a cookie is valid. The real minimum may differ by about one thirtieth of this time. A
     /// cookie is valid for at most twice this time.

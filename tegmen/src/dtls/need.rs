@@ -67,7 +67,7 @@ pub enum Need<'n> {
     Encrypt {
         /// The SubjectPublicKeyInfo of the peer, in DER.
         public_key: &'n [u8],
-        /// The first two bytes of the secret; the other 46 bytes are random.
+        /// The first two bytes of the premaster secret: the version in the ClientHello. The other 46 bytes are random.
         version: [u8; 2],
     },
     /// Server: needs the premaster secret, decrypted with our private key.

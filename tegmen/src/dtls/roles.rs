@@ -19,7 +19,7 @@ pub trait Roles {
     const RESTORES: bool = false;
     /// True if the endpoint supports a record size limit (RFC 8449).
     const RECORD_SIZE: bool = false;
-    /// True if the endpoint answers a ClientHello only in the first record of a datagram. A mote answers each
+    /// True if the endpoint ignores a ClientHello that is not in the first record of a datagram. A mote answers each
     /// ClientHello of a datagram: the answer of a mote is not longer than the ClientHello, so an attacker cannot use
     /// the answers to amplify its own traffic.
     const ONE_HELLO: bool = false;
@@ -130,10 +130,10 @@ pub trait Keys {
         Some(0)
     }
 
-    /// Returns the credential with the number `number` of the named server with the number `server`: see
-    /// [`Self::server`]. If `server` is 0, it is a credential of the endpoint itself. Returns `None` if there is no
-    /// credential with this number. The numbers of the credentials of a server begin with 0, and the highest possible
-    /// number is 254. A handshake uses the first suitable credential.
+    /// Returns a credential. `server` is the number that [`Self::server`] returned for the name that the client
+    /// requested; 0 for the endpoint itself. `number` selects one of the credentials of this server. Returns `None` if
+    /// there is no credential with this number. The numbers of the credentials of a server begin with 0, and the
+    /// highest possible number is 254. A handshake uses the first suitable credential.
     fn credential(&self, server: u32, number: u8) -> Option<Credential<'_>>;
 
     /// Returns whether a server asks clients for a certificate, and whether it requires one.
@@ -146,9 +146,9 @@ pub trait Keys {
         &[CertificateType::X509]
     }
 
-    /// Returns the cipher suites of the named server with the number `server`, in order of preference. [`Self::server`]
-    /// has returned this number for the name that the client requested. If `server` is 0, returns the cipher suites of
-    /// the endpoint itself, which has no name. A named server uses only suites that the endpoint itself also has.
+    /// Returns the cipher suites of a server, in order of preference. `server` is the number that [`Self::server`]
+    /// returned for the name that the client requested; 0 for the endpoint itself, which has no name. A server with a
+    /// name uses only suites that the endpoint itself also has.
     fn suites(&self, server: u32) -> Suites {
         let _ = server;
         Suites::ALL

@@ -97,7 +97,7 @@ fn free(room: &[u8]) -> usize {
     end
 }
 
-/// Returns the maximum number of bytes of the text for which the front of the buffer has space: the cookie, the PSK
+/// Returns the maximum length in bytes of the text at the front of the buffer. This text is the cookie, the PSK
 /// identity hint or the PSK identity.
 pub(crate) fn front(room: &[u8]) -> usize {
     free(room).saturating_sub(TRAILER)

@@ -19,8 +19,7 @@ use crate::dtls::roles::Roles;
 use crate::secret::{Secret, wipe};
 use crate::time::Instant;
 
-/// The step of a handshake. The steps are in the order of the protocol: first the client's steps, then the server's
-/// steps.
+/// The step of a handshake: the message or the answer that the handshake waits for, or its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     AwaitHelloVerifyRequest,
@@ -419,7 +418,8 @@ impl HandshakeState {
 }
 
 impl Handshake<'_> {
-    /// Stores a cookie, hint or identity at the front of the outgoing buffer, from which the flight is written again.
+    /// Stores a cookie, a PSK identity hint or a PSK identity at the front of the outgoing buffer. A retransmission of
+    /// the flight reads the stored text there.
     pub(crate) fn keep<R: Roles>(&mut self, text: &[u8]) -> Result<(), Fatal> {
         self.keep_behind::<R>(0, text)
     }

@@ -100,7 +100,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     }
 }
 
-/// The value that is stored instead of a random if the cookie of the reassembled ClientHello is not bound.
+/// The value of `server_random` during the reassembly of a ClientHello whose cookie is not bound to a random.
 const UNBOUND: Random = [0; 32];
 
 impl Handshake<'_> {
@@ -130,10 +130,10 @@ impl Handshake<'_> {
         }
     }
 
-    /// True if a ClientHello with this random and this message_seq is a late copy. In the current handshake we are the
-    /// server. A late copy is a ClientHello that the peer sent before the ClientHello that began this handshake. The
-    /// cookie in the late copy was made before our earlier handshake as client began. During that earlier handshake,
-    /// only cookies that were bound to it were valid. It has ended, so the cookie in the late copy is valid again.
+    /// True if the peer sent a ClientHello with this random and this message_seq before the ClientHello that began the
+    /// current handshake. In the current handshake we are the server. The cookie in the older ClientHello can be valid
+    /// again: it was made before our earlier handshake as client, during which only cookies that were bound to that
+    /// handshake were valid.
     pub(super) fn is_late(&self, random: &Random, message_seq: u16) -> bool {
         let next = message_seq.wrapping_add(1);
         self.state.client_random == *random && next.wrapping_sub(self.state.answered_seq).cast_signed() < 0

@@ -188,9 +188,8 @@ pub struct DeferredRequest<'m, X: OpenedRequest = Infallible> {
     pub is_undecided: bool,
     /// The Observe number of the notification about which the policy was asked; `None` for a request.
     pub(super) notification: Option<u32>,
-    /// The node sets this field to false, and then passes the request to the owner of the node. If the owner leaves it
-    /// false, the node acknowledges the request at once. The owner sets the field to true to acknowledge the request
-    /// later: with the response (RFC 7252, section 5.2.1), or before the response.
+    /// The owner of the node sets this field to true to acknowledge the request later: with the response (RFC 7252,
+    /// section 5.2.1), or before the response. If the field remains false, the node acknowledges the request at once.
     pub acknowledges_later: bool,
     /// The data for a later acknowledgement. If the owner of the node takes the data, the node does not acknowledge the
     /// request now. `None` if a later acknowledgement is not possible.

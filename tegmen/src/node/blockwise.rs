@@ -251,8 +251,8 @@ fn write_block(
     }
 }
 
-/// Adds the options and one block of `response`. Leaves the last `reserved` bytes free. Returns the code of the
-/// message.
+/// Adds the options of `response` and one block of its payload to the message in `builder`. Leaves the last `reserved`
+/// bytes of the frame free. Returns the code of the message.
 fn cut(
     response: &MessageRef<'_>,
     etag: &[u8],

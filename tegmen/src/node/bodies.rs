@@ -18,7 +18,8 @@ pub struct Operation {
     /// The identity of the requests' sender. With OSCORE, the peer can be a proxy, which forwards the requests of
     /// several senders.
     pub identity: Identity,
-    /// A fingerprint of the method and the shared options: see [`MessageRef::operation`].
+    /// A fingerprint of the method and of the options that all requests of the transfer share: see
+    /// [`MessageRef::operation`].
     fingerprint: u64,
 }
 

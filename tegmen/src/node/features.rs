@@ -16,8 +16,8 @@ use crate::endpoint::Peers;
 pub trait Features {
     /// The type of the queue of messages that wait until NSTART or PROBING_RATE allows them.
     type Queue: Queue;
-    /// The type that stores, for each peer, the time at which the node may send the next message without
-    /// acknowledgement. A node without this part sends only confirmable messages.
+    /// The type that stores, for each peer, the time from which the node may send the next non-confirmable message. If
+    /// the type is `()`, the node sends only confirmable requests and notifications.
     type Pacing: Pacing;
     /// The type of the OSCORE contexts.
     type Oscore: Oscore;
@@ -28,7 +28,7 @@ pub trait Features {
     /// The type of the memory for delayed responses to requests to a group (RFC 7252, section 8.2).
     type Leisure: Leisure;
     /// The type of the memory for our open requests to groups: the requests that still wait for responses (RFC 7252,
-    /// section 8). A node without this part sends no requests to groups.
+    /// section 8). If the type is `()`, the node sends no requests to groups.
     type GroupRequests: GroupRequests;
     /// The type of the memory for the Axiom groups of which the node is a member.
     type Groups: Groups;
@@ -36,8 +36,8 @@ pub trait Features {
     /// Returns the queue of messages that wait until NSTART or PROBING_RATE allows them.
     fn queue(&mut self) -> &mut Self::Queue;
 
-    /// Returns the memory that stores, for each peer, the time at which the node may send the next message without
-    /// acknowledgement.
+    /// Returns the memory that stores, for each peer, the time from which the node may send the next non-confirmable
+    /// message.
     fn pacing(&mut self) -> &mut Self::Pacing;
 
     /// Returns the OSCORE contexts, and the queue of messages that wait until NSTART or PROBING_RATE allows them.
@@ -116,7 +116,8 @@ impl Features for () {
 pub struct Parts<Q = (), P = (), S = (), O = (), B = (), L = (), G = (), A = ()> {
     /// The queue of messages that wait until NSTART or PROBING_RATE allows them: see [`QueueArray`](super::QueueArray).
     pub queue: Q,
-    /// The times at which the node may send messages without acknowledgement: see [`PacingArray`](super::PacingArray).
+    /// For each peer, the time from which the node may send the next non-confirmable message: see
+    /// [`PacingArray`](super::PacingArray).
     pub pacing: P,
     /// The OSCORE contexts: see [`OneContext`](super::OneContext).
     pub oscore: S,

@@ -99,7 +99,8 @@ impl GroupRequests for () {
 }
 
 /// Memory for at most `REQUESTS` open requests to groups. For each request, it stores at most `MEMBERS` members whose
-/// responses arrived. `ORDERS` is 0 if the node observes no groups, otherwise it must be equal to `MEMBERS`.
+/// responses arrived, and the order of the notifications of `ORDERS` members. `ORDERS` must be equal to `MEMBERS`, or 0
+/// if the node observes no groups.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupRequestArray<const REQUESTS: usize, const MEMBERS: usize, const ORDERS: usize = 0> {
     places: [Option<Place<MEMBERS, ORDERS>>; REQUESTS],

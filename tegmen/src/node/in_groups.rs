@@ -60,10 +60,10 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
     /// same way as requests under any other protection. If the request may be a replay, the node first challenges its
     /// sender (RFC 9175). It sends at most one challenge a second.
     ///
-    /// This function sends no response. [`Self::poll`] sends the response after a random time. A response with an error
-    /// is never sent, except a challenge. A 2.05 response without a payload is sent only if it begins an observation.
-    /// The response must be sent over [`Self::path`] of the peer. [`Leisure`](super::Leisure) stores the protected
-    /// response.
+    /// This function sends no response. [`Self::poll`] writes the response after a random time, and returns its peer:
+    /// send the response over the path that [`Self::path`] returns for this peer. A response with an error is never
+    /// sent, except a challenge. A 2.05 response without a payload is sent only if it begins an observation.
+    /// [`Leisure`](super::Leisure) stores the protected response.
     ///
     /// If a record does not open, it changes no state and gets no response.
     pub fn handle_protected_group<C: Crypto>(

@@ -227,7 +227,7 @@ fn keep<C: Crypto, S: ExchangeStorage, O: Oscore>(
     Ok(exchanges.sent(storage, cx.now, frame.bytes(), random)?)
 }
 
-/// The result of [`renew`], which calls the handler with a registration again to get the content of a notification.
+/// The result of [`renew`], which gets the content of a notification from the handler.
 pub(super) enum Renewed {
     /// The notification is in the frame. If `is_last` is true, it is the last notification of the observation, for
     /// example an error (RFC 7641, section 4.2).
@@ -243,9 +243,10 @@ fn take_decision<P: Policy>(_: &P, decision: &mut Option<bool>) -> Option<Decide
     allows.map(|allows| Decided { allows })
 }
 
-/// Calls the handler with a registration again, and writes the handler's response into `frame` as a notification with
-/// the Observe number `number`. If the policy could not decide immediately on this notification, and has decided since
-/// then, `decision` contains this decision. If `decision` is `None`, this function asks the policy now.
+/// Passes the stored request of an observer to the handler, and writes the handler's response into `frame` as a
+/// notification with the Observe number `number`. If the policy could not decide immediately on this notification, and
+/// has decided since then, `decision` contains this decision. If `decision` is `None`, this function asks the policy
+/// now.
 pub(super) fn renew<X: OpenedRequest, S>(
     peer: PeerId,
     (request, decision): (&[u8], &mut Option<bool>),

@@ -150,7 +150,7 @@ impl<X, G> Observers<X, G> for () {
 pub struct ObserverArray<const N: usize, const BYTES: usize, X = Infallible, G = Infallible> {
     places: [Place<BYTES, X, G>; N],
     unconfirmed: u8,
-    /// The index at which the next search begins.
+    /// The index in `places` at which the next call of [`Observers::find`] begins its search.
     next: usize,
 }
 

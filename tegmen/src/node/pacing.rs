@@ -1,11 +1,10 @@
-//! The limit PROBING_RATE for messages without acknowledgement, for each peer (RFC 7252, section 4.7).
+//! The limit PROBING_RATE for non-confirmable messages, for each peer (RFC 7252, section 4.7).
 
 use crate::coap::Probing;
 use crate::identity::PeerId;
 use crate::time::Instant;
 
-/// The memory in which a node stores, for each peer, the time at which it may send the next message without
-/// acknowledgement.
+/// The memory in which a node stores, for each peer, the time from which it may send the next non-confirmable message.
 pub trait Pacing {
     /// Counts a non-confirmable message of `len` bytes that the node sends to the peer. Do not call this function for a
     /// response to a request that has just arrived.
@@ -15,13 +14,12 @@ pub trait Pacing {
     /// once.
     fn heard(&mut self, peer: PeerId);
 
-    /// Returns the time at which the next message without acknowledgement may be sent to the peer; [`Instant::NEVER`]
-    /// if the memory has no space for the peer.
+    /// Returns the time from which the next non-confirmable message may be sent to the peer; [`Instant::NEVER`] if the
+    /// memory has no space for the peer.
     fn next(&self, peer: PeerId) -> Instant;
 }
 
-/// The implementation for a node that sends only messages with acknowledgement. It stores no times, so the node can
-/// never send a message without acknowledgement.
+/// The implementation for a node that sends only confirmable requests and notifications. It stores no times.
 impl Pacing for () {
     #[inline]
     fn sent(&mut self, _: Instant, _: PeerId, _: usize) {}
@@ -35,9 +33,9 @@ impl Pacing for () {
     }
 }
 
-/// Memory for `N` peers to which the node has sent messages without acknowledgement. If the memory is full, such a
+/// Memory for `N` peers to which the node has sent non-confirmable messages. If the memory is full, a non-confirmable
 /// message to another peer must wait until one of the `N` peers has sent a message, or until the node may send the next
-/// such message to one of the `N` peers.
+/// non-confirmable message to one of the `N` peers.
 #[derive(Clone, Copy, Debug)]
 pub struct PacingArray<const N: usize> {
     peers: [Option<(PeerId, Probing)>; N],

@@ -241,8 +241,8 @@ impl<'p, X: OpenedRequest> Sender<'p, X> {
     }
 }
 
-/// Three parts of a node's memory. The first is the data that is attached to one peer, such as the exchanges of the
-/// peer. The second is the memory of the exchanges of all peers, and the third is the memory of the features.
+/// Three parts of a node's memory. The first is the data of one peer, such as its open exchanges. The second is the
+/// memory for the CoAP exchanges of all peers. The third is the memory of the node's optional features, such as OSCORE.
 type Memory<'a, A, F> = (&'a mut A, &'a mut <A as PeerExchanges>::Storage, &'a mut F);
 
 /// The type of the memory that contains a protected request after it was reassembled from blocks.
@@ -633,7 +633,7 @@ fn answer_at_leisure<C: Crypto>(cx: &mut Cx<'_, C>, peer: PeerId, leisure: &mut 
     frame.truncate(0);
 }
 
-/// The type of the right to answer a request once with the nonce of the request, with the OSCORE implementation `O`.
+/// The type of the right to answer a request once with the request's nonce. `O` is the OSCORE implementation.
 type NonceOf<O> = <<O as Oscore>::Exchange as OpenedRequest>::Nonce;
 
 /// Protects the response in `frame` with OSCORE. Does not protect an empty acknowledgement or a Reset.

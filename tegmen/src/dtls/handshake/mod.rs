@@ -52,8 +52,8 @@ impl MessageType {
 /// A handshake message, or a fragment of a handshake message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fragment<'r> {
-    /// The header in the record. This field is a reference and not a copy, because a mote then needs only one register
-    /// for it.
+    /// The handshake header of the fragment, in the received record. This field is a reference and not a copy, because
+    /// a mote then needs only one register for it.
     pub(crate) header: &'r [u8; HEADER_LEN],
     /// The bytes of the fragment after its header.
     pub(crate) body: &'r [u8],
