@@ -153,7 +153,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     ///
     /// # Errors
     /// [`FragmentError`] is the reason why the frame is dropped. If the frame contradicts an incomplete packet in the
-    /// buffer, that packet is dropped, too.
+    /// buffer, this packet is also dropped.
     pub(crate) fn receive(
         &mut self,
         now: Instant,
@@ -186,7 +186,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     ///
     /// # Errors
     /// [`FragmentError`] is the reason why the frame is dropped. If the frame contradicts an incomplete payload in the
-    /// buffer, that payload is dropped, too.
+    /// buffer, this payload is also dropped.
     pub fn receive_page(
         &mut self,
         now: Instant,
@@ -299,9 +299,9 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     }
 
     /// Records that the bytes from `start` to `end` have arrived. Accepts a repeated fragment. Drops the packet if the
-    /// fragment overlaps other fragments only in part, or if its end is after the end of the packet. Only the last
-    /// fragment may end at an offset that is not a multiple of eight: otherwise drops the packet, too (RFC 4944,
-    /// section 5.3).
+    /// fragment overlaps other fragments only in part, or if its end is after the end of the packet. Also drops the
+    /// packet if a fragment other than the last ends at an offset that is not a multiple of eight (RFC 4944, section
+    /// 5.3).
     fn mark(&mut self, index: usize, start: usize, end: usize) -> Result<(), FragmentError> {
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         let len = usize::from(slot.len);

@@ -254,7 +254,7 @@ impl Trust {
             if chain.len() >= MAX_CHAIN {
                 return Err(TrustError::TooLong(locator.to_string()));
             }
-            // Before the check: a certificate of a wrong key is forgotten, too.
+            // The name is added before the check, so that a certificate of a wrong key is also removed from `kept`.
             chain.push(locator.as_bytes().to_vec());
             let wrong = |error| TrustError::Certificate(locator.to_string(), error);
             let certificate = Certificate::parse(&kept.packet).map_err(wrong)?;

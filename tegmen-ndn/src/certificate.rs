@@ -155,7 +155,7 @@ impl<'p> Certificate<'p> {
         Ok(Self { received, validity, public_key, key_name_len })
     }
 
-    /// Returns the name.
+    /// Returns the name of the certificate.
     pub const fn name(&self) -> Name<'p> {
         self.received.data.name
     }

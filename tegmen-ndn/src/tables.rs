@@ -87,7 +87,7 @@ pub const fn millis_of(units: u32) -> u32 {
 pub trait List<T>: Default {
     /// Appends a record. Returns false if the list is full.
     fn push(&mut self, record: T) -> bool;
-    /// Returns the records.
+    /// Returns the records of the list.
     fn as_slice(&self) -> &[T];
     /// Returns the records. The caller can change these records in place.
     fn as_mut_slice(&mut self) -> &mut [T];

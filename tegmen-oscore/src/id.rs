@@ -13,7 +13,7 @@ impl Id {
         Padded::new(value).map(Self)
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the ID.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }

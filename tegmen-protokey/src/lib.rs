@@ -70,9 +70,9 @@ impl<'a> SessionIdentity<'a> {
         right.then_some(Self { text, publisher })
     }
 
-    /// Writes the identity of a session of this publisher. The random bytes `nonce` follow the semicolon as
-    /// hexadecimal digits, which are characters of base64url, too. Returns `None` if [`Self::parse`] does not accept
-    /// the name `publisher`.
+    /// Writes the identity of a session of this publisher. The random bytes `nonce` follow the semicolon as hexadecimal
+    /// digits, which are also characters of base64url. Returns `None` if [`Self::parse`] does not accept the name
+    /// `publisher`.
     pub fn write(publisher: &str, nonce: &[u8; NONCE_LEN], buffer: &'a mut [u8; MAX_IDENTITY]) -> Option<Self> {
         let mut writer = Writer::new(buffer);
         writer.put(publisher.as_bytes()).ok()?;

@@ -55,7 +55,7 @@ impl SealingKey {
         Self { key, origin }
     }
 
-    /// Returns the key.
+    /// Returns the 32 bytes of the sealing key.
     pub const fn key(&self) -> &Secret<SEALING_KEY_LEN> {
         &self.key
     }

@@ -178,9 +178,9 @@ pub const MAX_OPERATIONS: usize = 128;
 /// A row of the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// The key.
+    /// The key of the row.
     pub key: Vec<u8>,
-    /// The content.
+    /// The content of the row.
     pub value: Value,
     /// The revision that made the row.
     pub created: Revision,
@@ -229,7 +229,7 @@ impl Scan {
 /// One page of a scan: rows in the order of their keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page {
-    /// The rows.
+    /// The rows of the page.
     pub entries: Vec<Entry>,
     /// The key after which the next page begins; `None` on the last page.
     pub next: Option<Vec<u8>>,
@@ -240,7 +240,7 @@ pub struct Page {
 /// One change of one row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Changed {
-    /// The key.
+    /// The key of the row.
     pub key: Vec<u8>,
     /// The revision of the transaction that made the change.
     pub revision: Revision,

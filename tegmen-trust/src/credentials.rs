@@ -69,7 +69,7 @@ impl IdentityKey {
 /// The pre-shared keys with which an identity is accepted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IdentityKeys {
-    /// The current key. A client that connects as this identity uses it, too.
+    /// The current key of the identity. A client that connects with this identity also uses this key.
     pub current: IdentityKey,
     /// The previous key, which is also accepted while the owner changes to the current key. `None` if the key is not
     /// being replaced.

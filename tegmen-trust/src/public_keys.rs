@@ -160,7 +160,8 @@ impl PublicKeys {
         self.verifier.as_ref().map_or(Some(Digest::default()), |verifier| verifier.trust())
     }
 
-    /// Verifies again a client that resumes a session: see [`PeerVerifier::recall`]. Returns `None` without a verifier.
+    /// Verifies again a client that resumes a session: see [`PeerVerifier::recall`]. Returns `None` if the endpoint has
+    /// no verifier.
     pub fn recall(&self, kind: CertificateType, digest: &[u8]) -> Option<(String, Digest)> {
         self.verifier.as_ref()?.recall(kind, digest, SystemTime::now())
     }

@@ -144,8 +144,8 @@ pub trait PeerVerifier: Send + Sync {
         Ok(false)
     }
 
-    /// Returns the earliest time at which a CRL of the verifier must be replaced, or `None` without CRLs. From this
-    /// time on, the verifier refuses the certificates of the CA that issued this CRL.
+    /// Returns the earliest time at which a CRL of the verifier must be replaced, or `None` if the verifier has no
+    /// CRLs. From this time on, the verifier refuses the certificates of the CA that issued this CRL.
     fn due(&self) -> Option<SystemTime> {
         None
     }

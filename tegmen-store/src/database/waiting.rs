@@ -36,7 +36,8 @@ impl Waiting {
         for watcher in all.into_iter().filter(|watcher| watcher.promise.is_wanted()) {
             let of_it = versions.iter().filter(|version| version.key.starts_with(&watcher.prefix));
             match entries::wanted(of_it.cloned().map(Ok), newest, sealer, &watcher) {
-                // Nothing of its keys was changed until now, so history may be forgotten up to here.
+                // No row with the prefix of this watcher has changed up to the revision `newest`, so the watcher does
+                // not need the history before this revision.
                 Ok(Changes { changes, .. }) if changes.is_empty() => self.0.push(Watcher { after: newest, ..watcher }),
                 result => watcher.promise.answer(result),
             }

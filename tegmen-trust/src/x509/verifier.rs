@@ -25,7 +25,8 @@ use webpki::{
 /// The settings of a [`Verifier`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Maximum number of certificates that a peer may send, 1 to 8. The certificate of the end entity is counted, too.
+    /// Maximum number of certificates that a peer may send, 1 to 8. This number includes the certificate of the end
+    /// entity.
     pub max_certificates: usize,
     /// Maximum number of verified paths in the cache, of about 100 bytes each. With 0 or 1 the cache stores no path.
     pub cache_entries: usize,

@@ -97,8 +97,8 @@ impl Signatures for () {
     }
 }
 
-/// Returns the signature scheme of the group; `None` without signatures. If `S` is `()`, the compiler removes the code
-/// of this call.
+/// Returns the signature scheme of the group; `None` if the group uses no signatures. If `S` is `()`, the compiler
+/// removes the code of this call.
 #[inline]
 pub(super) fn scheme_of<S: Signatures>(signatures: &S) -> Option<SignatureScheme> {
     if S::IS_ON { signatures.scheme() } else { None }

@@ -36,8 +36,8 @@ impl Cookies {
     /// Returns the cookie that the ClientHello must contain. If the client's cookie is different, the server sends the
     /// returned cookie in a HelloVerifyRequest. The cookie is computed from `generation`, a number that increases with
     /// time. The lowest bit of the first byte of a cookie is the lowest bit of its generation. If this bit shows that
-    /// the client's cookie is from the previous generation, the returned cookie is computed from the previous
-    /// generation, too. So the server computes only one cookie for each ClientHello.
+    /// the client's cookie is from the previous generation, the returned cookie is also computed from the previous
+    /// generation. So the server computes only one cookie for each ClientHello.
     ///
     /// The cookie depends on the address and on the parameters of the client (RFC 6347, section 4.2.1). It does not
     /// depend on the extensions, because some clients write them in another order when they repeat the ClientHello.

@@ -2,9 +2,9 @@
 //!
 //! The front of the buffer holds the message that the handshake expects next. There it is reassembled from its
 //! fragments. The end of the buffer holds items that arrived too early: fragments of later messages, and records of the
-//! next epoch. After each step of the handshake, these items are processed if their turn has come. If an early item
-//! does not fit, it is dropped, and the peer sends it again. If a fragment contradicts bytes that arrived earlier, the
-//! whole fragment is dropped, so that the content of two messages cannot mix.
+//! next epoch. After each step of the handshake, the items that the handshake now expects are processed. If an item
+//! does not fit into the buffer, it is dropped, and the peer sends it again. If a fragment contradicts bytes that
+//! arrived earlier, the whole fragment is dropped, so that the content of two messages cannot mix.
 
 use super::Fatal;
 use super::handshake::{Fragment, MessageType};

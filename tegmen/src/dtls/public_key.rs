@@ -89,7 +89,7 @@ impl Agreed {
             if !certificate_request::contains(schemes, exchange.scheme().0) {
                 return None;
             }
-            // The key of a certificate, too, has to be on a curve that the client supports (RFC 8422, section 5.1).
+            // The key of a certificate must also be on a curve that the client supports (RFC 8422, section 5.1).
             if exchange.scheme() == SignatureScheme::ECDSA_SECP256R1_SHA256 && !offers(&NamedGroup::SECP256R1) {
                 return None;
             }

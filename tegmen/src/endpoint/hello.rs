@@ -328,8 +328,8 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         fragment: &Fragment<'_>,
         hello: &ClientHello<'_>,
     ) -> Result<bool, Discard> {
-        // This is a late copy of the ClientHello with which a session began. The session's last flight may still be
-        // needed.
+        // The network delayed this copy of the ClientHello with which a session began. The session's last flight may
+        // still be needed.
         if let Some(id) = self.peers.find(path, Phase::Established)
             && self.peers.handshake(id).is_some_and(|handshake| handshake.state.client_random == *hello.random)
         {

@@ -252,7 +252,8 @@ pub struct Deferred<X: OpenedRequest = Infallible> {
 }
 
 impl<X: OpenedRequest> Deferred<X> {
-    /// Returns the owner of the OSCORE context that protects the request; `None` without OSCORE.
+    /// Returns the owner of the OSCORE context that protects the request; `None` if OSCORE does not protect the
+    /// request.
     pub(super) fn owner(&self) -> Option<Principal> {
         self.exchange.as_ref().map(|_| self.identity.principal)
     }

@@ -299,11 +299,11 @@ fn fail(token: &[u8], (message_type, message_id): (MessageType, u16), frame: &mu
 }
 
 /// Registers or deregisters the sender of a request, if the request has an Observe option. `exchange` identifies the
-/// request in its OSCORE context, together with the owner of this context; `None` without OSCORE. `to_group` has two
-/// values. If a member of a protected group sent the request, the first value is the data that is stored for this
-/// member. If the request was sent to a group, the second value has the Message ID of the response and an Observe
-/// number. The client may reject the response with a Reset that contains this Message ID. The first Observe number of a
-/// new registration is one more than this Observe number.
+/// request in its OSCORE context, together with the owner of this context; `None` if OSCORE does not protect the
+/// request. `to_group` has two values. If a member of a protected group sent the request, the first value is the data
+/// that is stored for this member. If the request was sent to a group, the second value has the Message ID of the
+/// response and an Observe number. The client may reject the response with a Reset that contains this Message ID. The
+/// first Observe number of a new registration is one more than this Observe number.
 ///
 /// Returns the request, and true if the response to this request may make the sender an observer. If the sender does
 /// not become an observer, the caller must call [`deregister`].
