@@ -1,10 +1,10 @@
-//! Measures DTLS 1.2 with certificates at both ends. Compares Tegmen with every peer, and with the cryptographic
-//! operations alone.
+//! Measures DTLS 1.2 with certificates of the client and of the server. Compares Tegmen with every other stack, and
+//! with the cryptographic operations alone.
 //!
-//! Each end has a chain of two certificates below a trust anchor that its peer knows. Each end proves that it has the
-//! private key of the first certificate in its chain. In a handshake each end makes a key pair, a key agreement and a
-//! signature. Each end also verifies the signature of its peer, and the signatures of the peer's two certificates. An
-//! end that remembers the peer's chain verifies one signature instead of three.
+//! The client and the server each have a chain of two certificates below a trust anchor that the other endpoint knows.
+//! Each endpoint proves that it has the private key of the first certificate in its chain. In a handshake each endpoint
+//! makes a key pair, a key agreement and a signature. It also verifies the signature of its peer, and the signatures of
+//! the peer's two certificates. An endpoint that remembers the peer's chain verifies one signature instead of three.
 
 use crate::{
     failure::failure,
@@ -66,8 +66,8 @@ pub(crate) fn rows(
     Ok(rows)
 }
 
-/// Returns two rows for each peer. In the first row both ends verify every signature in each handshake. In the second
-/// row Tegmen remembers the chains that it has verified.
+/// Returns two rows for each peer. In the first row the client and the server verify every signature in each handshake.
+/// In the second row Tegmen remembers the chains that it has verified.
 fn beside_peers(of: Certificates, name: &str, programs: &mut [Program], passes: usize) -> Result<Vec<Row>, Failure> {
     let mut every = Samples::new(name, "1/CPU s", true);
     every.demanded = (Some(Limit::AtLeast(1.0)), None);
@@ -132,8 +132,8 @@ pub(crate) struct Bare {
     group: NamedGroup,
     signer: SoftwareKey,
     digest: [u8; 32],
-    /// The inputs of each signature verification at one end: the public key, the digest and the signature. The first
-    /// entry is for the signature of the peer itself, and the others are for the certificates of the peer.
+    /// The inputs of each signature verification of one endpoint: the public key, the digest and the signature. The
+    /// first entry is for the signature of the peer itself, and the others are for the certificates of the peer.
     links: Vec<(Vec<u8>, [u8; 32], Vec<u8>)>,
 }
 
@@ -144,8 +144,8 @@ impl Bare {
         Self::with(&pem, group, 2)
     }
 
-    /// Prepares the operations. Both ends use the private key in `pem`, key shares in `group`, and chains with
-    /// `certificates` certificates.
+    /// Prepares the operations. The client and the server use the private key in `pem`, key shares in `group`, and
+    /// chains with `certificates` certificates.
     pub(crate) fn with(pem: &[u8], group: NamedGroup, certificates: usize) -> Result<Self, Failure> {
         let signer = SoftwareKey::from_pem(pem).map_err(Failure::new)?;
         let digest = [7; 32];
@@ -162,7 +162,7 @@ impl Bare {
         self.agree_and_prove(&server, &client_share)
     }
 
-    /// Performs the operations of one end. `share` is the key share of its peer.
+    /// Performs the operations of one endpoint in a handshake. `share` is the key share of its peer.
     pub(crate) fn end(&mut self, share: &[u8]) -> Result<(), Failure> {
         let (private, _) = self.key_pair()?;
         self.agree_and_prove(&private, share)
@@ -194,7 +194,8 @@ pub(crate) fn draw_rsa(directory: &Path) -> Result<(), Failure> {
     draw(KINDS[1], directory)
 }
 
-/// Makes a trust anchor, an authority below it, and the certificate and the key of an end. Writes them into files.
+/// Makes a trust anchor, an authority below it, and a certificate with its key that a client and a server can use.
+/// Writes them into files.
 fn draw(of: Certificates, directory: &Path) -> Result<(), Failure> {
     let error = |error: rcgen::Error| Failure::new(error.to_string());
     let key = || match of.rsa {
@@ -228,7 +229,8 @@ fn draw(of: Certificates, directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The note in the report that describes the operations in the rows of this module.
+/// The note in the report about the handshakes that this module measures, and about the bare cryptographic operations
+/// with which it compares them.
 const NOTE: &str = "mutual handshakes: keys of secp256r1 or of RSA with 2048 bits, an agreement on the group that a stack likes \
                     best, AES-128-GCM, both ends in the time; bare operations are those of both of our ends: two key pairs \
                     and two agreements of x25519, two signatures made and six verified, without any message";

@@ -1,5 +1,6 @@
-//! Measures plain CoAP over loopback. One client keeps 64 confirmable GETs waiting for their answers, at one server
-//! after the other. The same passes then measure [`blocks`](crate::blocks) and [`observe`](crate::observe).
+//! Measures plain CoAP over loopback. In each pass one client keeps 64 confirmable GETs waiting for their answers, at
+//! one server after the other. After the GETs, each pass measures [`blocks`](crate::blocks) and
+//! [`observe`](crate::observe).
 //!
 //! The client first stores 16 bytes at every server, at the path `/example_data` of libcoap's example server. So all
 //! answers have the same size. The result is the number of requests for each CPU second of the *server's* process. The

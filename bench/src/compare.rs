@@ -1,5 +1,5 @@
-//! Compares two commits of Tegmen in one run. In each row and each pass, the working tree and the other commit are
-//! measured in turn.
+//! Compares the working tree of Tegmen with another commit. In each row and each pass, the working tree and the other
+//! commit are measured in turn.
 //!
 //! The other commit is checked out as a worktree in the target directory, and is built there. Each commit has a
 //! `tegmen` program and a `tegmen-bench` program. This program measures the servers of both commits with the two
@@ -17,7 +17,7 @@ use std::{
 };
 use tegmen_bench_line::Failure;
 
-/// Builds the other commit, and measures both commits.
+/// Builds the commit `options.base`, and compares the working tree with this commit.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let Some(base) = &options.base else {
         return Err(Failure::new("compare needs a commit: tegmen-bench compare main"));

@@ -42,13 +42,13 @@ const DEVICES: usize = 1_000;
 const PEERS: usize = 2 * DEVICES;
 /// The number of peers that connect at the same time.
 const AT_ONCE: usize = 128;
-/// Two measurements that are compared with each other run alternately. This is the number of parts into which each pass
-/// divides a measurement. After each part, the other measurement runs.
+/// Number of parts into which each pass divides a measurement. The parts of two measurements that are compared with
+/// each other alternate.
 const PARTS: usize = 4;
-/// Minimum ratio of the rate of full delegations to the rate of their curve operations alone.
+/// Lower limit for the rate of full delegations, divided by the rate of their curve operations alone.
 const FULL_MIN: f64 = 0.8;
-/// Minimum of two ratios. The first is the rate of resumptions at a device, and the second is the rate of new tickets.
-/// Both are divided by the rate of resumptions at a server without delegation.
+/// Lower limit for the rate of resumptions at a device, and for the rate of new tickets. Each of the two rates is
+/// divided by the rate of resumptions at a server without delegation.
 const RESUMED_MIN: f64 = 0.5;
 /// The number of peers that resume their sessions at the device. The same number of peers resume their sessions at a
 /// server without delegation.

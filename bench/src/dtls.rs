@@ -1,5 +1,5 @@
-//! Measures DTLS 1.2 with PSK and CCM_8. Both ends of a stack run in one thread. In each pass all stacks are measured
-//! in turn.
+//! Measures DTLS 1.2 with PSK and CCM_8. The client and the server of a stack run in one thread. In each pass all
+//! stacks are measured in turn.
 
 use crate::{
     Options, certificates, limit,

@@ -105,7 +105,7 @@ pub(crate) fn rates(process: &Process, work: impl FnOnce() -> Result<u64, Failur
     Ok((answered * 1e9 / cpu as f64, answered / elapsed.as_secs_f64()))
 }
 
-/// The kind of request that a row measures.
+/// The kind of request that the clients send in one measurement.
 #[derive(Clone, Copy)]
 pub(crate) enum Asked {
     Value,

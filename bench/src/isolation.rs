@@ -41,8 +41,9 @@ const PASS: Duration = Duration::from_secs(10);
 /// The time after [`PASS`] for which a pass waits for the last answers.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Measures the answers with and without unauthenticated peers. If a software TPM is installed, repeats these
-/// measurements with the server's key in the TPM.
+/// Measures how many requests of clients Tegmen's server answers, and after which time, with and without
+/// unauthenticated peers that begin handshakes. If a software TPM is installed, repeats these measurements with the
+/// server's key in the TPM.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
     pin(std::process::id(), 1)?;

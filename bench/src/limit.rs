@@ -69,11 +69,12 @@ enum Bare {
     Expanding,
 }
 
-/// Both ends of a number of sessions, and the keys for the measurement of the AES instructions alone.
+/// A number of sessions at their client and at their server, and the keys for the measurement of the AES instructions
+/// alone.
 struct Crowd {
     stack: Ours,
-    /// The sessions at the client's end. The server's end needs no such list, because it finds a session by the address
-    /// of the datagram.
+    /// The sessions at the client. The server needs no such list, because it finds a session by the address of the
+    /// datagram.
     peers: Vec<PeerId>,
     keys: Vec<[u8; 16]>,
     schedules: Vec<KeySchedule>,
@@ -170,7 +171,7 @@ pub(crate) fn nanoseconds(work: impl FnOnce() -> Result<(), Failure>) -> Result<
     Ok(cpu_time()?.saturating_sub(start).as_nanos() as f64)
 }
 
-/// The note in the report that describes the work in the rows of this module.
+/// The note in the report that explains the numbers `ours`, `peer` and `surplus` in the rows of this module.
 pub(crate) const NOTE: &str = "records at the limit: ours is the mean time of one seal or of one open through our \
                                endpoint, each record of another session than the one before; peer is the AES rounds \
                                of the same record and, where keys are expanded, the expansion; surplus is ours \

@@ -1,8 +1,8 @@
 //! A CoAP client that keeps a fixed number of confirmable GETs waiting for their answers (RFC 7252), and counts the
 //! answers.
 //!
-//! The client has a fixed number of slots, each for one request. When the answer to a request arrives, its slot sends
-//! the next request. A slot that has waited too long for its answer also sends the next request. The client retransmits
+//! The client has a fixed number of slots. A slot has space for one request that waits for its answer. When the answer
+//! arrives, or has not arrived in time, the client sends the next request in the same slot. The client retransmits
 //! nothing, so every request is new for the server.
 
 use crate::mmsg::{BATCH_MAX, Batch};
@@ -48,7 +48,7 @@ pub(crate) struct Load {
     issued: u32,
 }
 
-/// A slot of the client. A slot contains at most one request that waits for its answer.
+/// Space for one request of the client that waits for its answer.
 #[derive(Clone, Copy)]
 struct Slot {
     token: u32,
@@ -122,7 +122,7 @@ impl Load {
         Ok(counted)
     }
 
-    /// Sends a new request from every slot whose request was answered or given up.
+    /// Sends a new request for every request that was answered or given up.
     fn issue(&mut self, now: Instant) -> Result<(), Failure> {
         self.batch.clear();
         while let Some(slot) = self.free.pop() {
@@ -135,8 +135,8 @@ impl Load {
         self.batch.send(&self.socket).map_err(failure)
     }
 
-    /// Gives up the requests that have waited longer than [`PATIENCE`] for their answers, so that their slots can send
-    /// new requests. Returns the number of these requests.
+    /// Gives up the requests that have waited longer than [`PATIENCE`] for their answers, so that the client can send
+    /// new requests. Returns the number of requests that it gave up.
     fn give_up(&mut self, now: Instant) -> u64 {
         let before = self.free.len();
         for (i, slot) in self.slots.iter_mut().enumerate() {
@@ -210,8 +210,7 @@ const ACK_WITH_4_BYTE_TOKEN: u8 = 0x64;
 const URI_PATH: u8 = 11;
 const PAYLOAD_MARKER: u8 = 0xff;
 
-/// A token of a request contains the index of the request's slot. This constant is the number of low bits of the token
-/// that contain the index.
+/// Number of low bits of a token that contain the index of the request's [`Slot`].
 const SLOT_BITS: u32 = 6;
 /// The token of a slot whose request was answered or given up. No request has this token, because the counter of tokens
 /// begins at 1.

@@ -47,8 +47,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Fills the tables of a forwarder with a million names. Returns a note for the report with the bytes that each entry
-/// needs.
+/// Fills the tables of a forwarder with a million names. Returns a note for the report, which states how many bytes of
+/// memory an entry of each table needs.
 fn entries() -> Result<String, Failure> {
     let number = |number: u32| {
         let mut name = [0; 40];

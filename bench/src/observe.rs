@@ -30,14 +30,14 @@ pub(crate) struct Observe<'a> {
     absent: Vec<&'static str>,
 }
 
-/// One measurement, with its settings and its results. The settings are the number of observers, the number of rounds,
-/// and the server options that select confirmable or non-confirmable notifications.
+/// One measurement, with its settings and its results. The settings are the number of observers, the number of rounds
+/// (a PUT and its notifications), and the server options that select confirmable or non-confirmable notifications.
 struct Scene {
     label: String,
     observers: u32,
     rounds: usize,
-    /// True if every observer sends a request before each round. The server then knows that the observers are active,
-    /// so PROBING_RATE delays no notification.
+    /// True if every observer sends a request before each PUT that changes the resource. The server then knows that the
+    /// observers are active, so PROBING_RATE delays no notification.
     heard: bool,
     our_words: &'static [&'static str],
     peer_words: &'static [&'static str],
@@ -165,14 +165,14 @@ struct Observers {
     crowd: Crowd,
     inbound: Letters,
     outbound: Letters,
-    /// For each observer, the number of the round of its last notification; `None` if the server did not accept the
+    /// For each observer, the round in which it received its last notification; `None` if the server did not accept the
     /// observer.
     seen: Vec<Option<u32>>,
     round: u32,
     gets: u16,
 }
 
-/// The counts of notifications in all rounds.
+/// Counts of notifications in all rounds. A round is a PUT with its notifications.
 #[derive(Default)]
 struct Ran {
     notified: u64,
@@ -381,7 +381,7 @@ impl Observers {
     }
 }
 
-/// Returns the value that the PUT of a round stores. It has 16 bytes.
+/// Returns the 16 bytes that the PUT of the round `round` stores in the observed resource.
 fn value(round: u32) -> [u8; 16] {
     let mut value = *b"round 0000000000";
     let mut rest = round;
@@ -405,7 +405,8 @@ const POLL: Duration = Duration::from_millis(30);
 /// Maximum time for which acknowledgements wait until all observers have their notification. It is less than
 /// ACK_TIMEOUT.
 const HOLD: Duration = Duration::from_millis(500);
-/// Maximum time of a round.
+/// Maximum time of a round. A round begins with a PUT, and ends when all observers have received and acknowledged the
+/// new value.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Measures OSCORE: a GET and its response, compared with libOSCORE. Both ends run in one thread. Each end protects one
-//! message and opens the other.
+//! Measures OSCORE: a GET and its response, compared with libOSCORE. The client and the server run in one thread. Each
+//! of them protects one of the two messages and opens the other.
 
 mod group;
 
@@ -22,9 +22,9 @@ const READING: [u8; 16] = *b"21.5 degrees C  ";
 const COUNT: u32 = 200_000;
 /// Number of pairs of a GET and its response in one pass, if two commits of Tegmen are compared.
 const COMPARED: u32 = 50_000;
-/// The instructions for a pair of a GET and its response are counted with two runs. This constant contains the number
-/// of pairs in each run. The difference between the instructions of the two runs is divided by the difference between
-/// the two numbers.
+/// Numbers of pairs (a GET and its response) in the two runs that count instructions. The number of instructions for a
+/// pair is the difference between the instructions of the two runs, divided by the difference between the two numbers
+/// of pairs.
 const COUNTED: (u32, u32) = (100, 1_100);
 
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
@@ -104,8 +104,9 @@ pub(crate) fn pairs(words: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds a row to the report that compares Tegmen's OSCORE in this commit and in another commit. The directory `base`
-/// has the program `tegmen-bench` of the other commit. The programs of the two commits are separate processes.
+/// Compares Tegmen's OSCORE in the working tree with that in another commit, and adds the result to the report as a
+/// row. The directory `base` has the program `tegmen-bench` of the other commit. The two programs run as separate
+/// processes.
 pub(crate) fn compare(options: &Options, base: &Path, report: &mut Report) -> Result<(), Failure> {
     let exe = env::current_exe().map_err(|error| Failure::new(error.to_string()))?;
     let programs = [(OURS, exe), (BASE, base.join("tegmen-bench"))];
@@ -129,11 +130,11 @@ pub(crate) fn compare(options: &Options, base: &Path, report: &mut Report) -> Re
     Ok(())
 }
 
-/// Both ends of an OSCORE context.
+/// The OSCORE contexts of a client and of its server.
 struct Pair {
     client: Context,
     server: Context,
-    /// The cryptographic providers of the two ends. Each end has its own provider, as in a real network.
+    /// The cryptographic providers of the client and of the server. Each has its own provider, as in a real network.
     cryptos: [HostCrypto; 2],
 }
 

@@ -42,7 +42,7 @@ pub(crate) const CANDIDATES: [Candidate; 5] = [
     Candidate { name: "dimpl", install: "bench/setup.sh dimpl", binary: Some("tegmen-bench-dimpl") },
 ];
 
-/// The candidate for a comparison of two commits: Tegmen at the other commit.
+/// Tegmen at another commit, with which `tegmen-bench compare` compares the working tree.
 static BASE_CANDIDATE: Candidate = Candidate { name: BASE, install: "nothing, it is built", binary: None };
 
 impl Candidate {
@@ -152,7 +152,7 @@ fn valgrind_version() -> Result<String, Failure> {
 /// The command that installs valgrind.
 const VALGRIND_INSTALL: &str = "apt-get install valgrind";
 
-/// A running program of a candidate. The program waits for commands.
+/// A running program that measures one DTLS stack. The program waits for commands.
 pub(crate) struct Program {
     /// The stack.
     pub(crate) candidate: &'static Candidate,

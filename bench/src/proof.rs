@@ -1,4 +1,5 @@
-//! The certificate with which one end of Tegmen authenticates itself, and the verifier of its peer's certificate.
+//! The certificate with which Tegmen's client or Tegmen's server authenticates itself, and the verifier of its peer's
+//! certificate.
 
 use crate::failure::failure;
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
@@ -10,7 +11,7 @@ use tegmen_host::{
     x509::{Purpose, Settings, Trust, Verifier, signer::SoftwareKey},
 };
 
-/// The credentials of one end of Tegmen, and the verifier of its peer.
+/// The credentials of Tegmen's client or of Tegmen's server, and the verifier of its peer's certificate.
 pub(crate) struct Proof {
     pub(crate) keys: HostKeys,
     pub(crate) signer: Arc<SoftwareKey>,

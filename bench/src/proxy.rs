@@ -98,7 +98,7 @@ impl What {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Ours,
-    /// The example server of libcoap. It is not a proxy, and has the value itself.
+    /// The example server of libcoap. It is not a proxy: it answers each GET with a value that it stores itself.
     Libcoap,
     Californium,
     Aiocoap,
@@ -146,8 +146,8 @@ impl Kind {
         })
     }
 
-    /// Returns the path to which the clients send their GETs at this server. It is the path of the value at the origin,
-    /// with a prefix if the proxy needs one.
+    /// Returns the path to which the clients send their GETs at this server. It is the path of the measured resource at
+    /// the origin, with a prefix if the proxy needs one.
     fn path(self) -> String {
         match self {
             Self::Ours | Self::Aiocoap => format!("{HOUSE}/{PATH}"),

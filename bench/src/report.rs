@@ -10,7 +10,7 @@ pub(crate) struct Report {
     pub(crate) header: Header,
     /// One row for each measured operation and each peer.
     pub(crate) rows: Vec<Row>,
-    /// Candidates (Tegmen, or the programs with which it is compared) that were not measured, with the reasons.
+    /// Programs that could not be measured, with the reasons.
     pub(crate) absent: Vec<Absent>,
 }
 
@@ -25,8 +25,8 @@ pub(crate) struct Header {
     pub(crate) cpu: String,
     /// Load average of the last minute when the run began. Other work on the machine changes absolute rates.
     pub(crate) load: String,
-    /// Number of passes. A pass measures all candidates in turn: Tegmen, and the programs with which it is compared.
-    /// Every number of the report is the median over all passes.
+    /// Number of passes. A pass measures Tegmen, and each program with which it is compared, in turn. Every number of
+    /// the report is the median over all passes.
     pub(crate) passes: usize,
     /// For each stack, its name, and the version that the stack itself reports.
     pub(crate) versions: BTreeMap<&'static str, String>,
@@ -187,19 +187,19 @@ pub(crate) struct Instructions {
     pub(crate) judged: Judged,
 }
 
-/// A candidate (Tegmen, or a program with which Tegmen is compared) that was not measured, because it is not installed
-/// or not built.
+/// A program that could not be measured: Tegmen, or a program with which Tegmen is compared. Usually it is not
+/// installed or not built.
 #[derive(Serialize)]
 pub(crate) struct Absent {
-    /// Name of the candidate.
+    /// Name of the program.
     pub(crate) name: &'static str,
-    /// The reason why the candidate was not measured.
+    /// The reason why the program was not measured.
     pub(crate) reason: String,
-    /// The steps with which a user installs the candidate.
+    /// The steps with which a user installs the program.
     pub(crate) install: String,
 }
 
-/// The results of one operation. Each candidate that ran has a list with one result for each pass.
+/// The results of one operation: for Tegmen, and for each program with which it is compared, one result for each pass.
 pub(crate) struct Samples {
     /// The measured operation.
     pub(crate) operation: String,
@@ -207,12 +207,14 @@ pub(crate) struct Samples {
     pub(crate) unit: &'static str,
     /// True if a larger number is better.
     pub(crate) more_is_better: bool,
-    /// For each candidate, its name and its results in the order of the passes.
+    /// For Tegmen, and for each program with which it is compared: its name, and its results in the order of the
+    /// passes.
     pub(crate) numbers: Vec<(&'static str, Vec<f64>)>,
-    /// For each candidate, its name and the number of processor instructions that it executes for one operation.
+    /// For Tegmen, and for each program with which it is compared: its name, and the number of processor instructions
+    /// that it executes for one operation.
     pub(crate) instructions: Vec<(&'static str, f64)>,
-    /// The limit for the ratio of Tegmen to each peer, and then the limit for Tegmen's instructions. `None` if there is
-    /// no limit.
+    /// Two limits, each `None` if there is no limit. The first is for the ratio of Tegmen's result to the result of
+    /// each peer. The second is for the number of Tegmen's instructions.
     pub(crate) demanded: (Option<Limit>, Option<Limit>),
 }
 
@@ -229,7 +231,7 @@ impl Samples {
         }
     }
 
-    /// Adds the result of the candidate `name` in one pass.
+    /// Adds `number`, the result of the program `name` in one pass. Its unit is [`Self::unit`].
     pub(crate) fn push(&mut self, name: &'static str, number: f64) {
         match self.numbers.iter_mut().find(|(known, _)| *known == name) {
             Some((_, numbers)) => numbers.push(number),
@@ -402,9 +404,10 @@ fn thousandths(number: Option<f64>) -> String {
     number.map_or_else(|| "-".into(), |number| format!("{number:.3}"))
 }
 
-/// The name of Tegmen, whose results are in the left column of the table.
+/// The name of Tegmen in [`Samples`]. The report has its results in the column `ours`.
 pub(crate) const OURS: &str = "ours";
-/// The name of the commit with which the working tree is compared. Its results are in the right column of the table.
+/// The name, in [`Samples`], of the commit with which the working tree is compared. The report has its results in the
+/// column `peer`.
 pub(crate) const BASE: &str = "base";
 
 #[cfg(test)]

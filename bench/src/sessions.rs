@@ -1,8 +1,8 @@
 //! Measures a table with many sessions: the memory for each session, and the time of a search for one session.
 //!
-//! Every session comes from a real handshake, and has carried one record. The client of the session is then dropped.
-//! The function [`speaking`] instead sends requests to a complete server. The memory of this server also contains the
-//! CoAP state of its peers.
+//! Every session comes from a real handshake, and has carried one record. The state of the session at the client is
+//! then removed, because the memory of the server is measured. The function [`speaking`] instead sends requests to
+//! `tegmen serve`. The memory of `tegmen serve` contains the CoAP state of its peers, too.
 
 use crate::{
     Options,
@@ -235,8 +235,8 @@ impl Crowd {
         Ok(spent / count as f64)
     }
 
-    /// Lets the alarm of every session fire once, and sets it again. Returns the mean time for an alarm, and the
-    /// longest time for [`PART`] alarms.
+    /// Lets the alarm of every session fire once, and sets it again. Returns the mean CPU time for an alarm, and the
+    /// longest CPU time for [`PART`] alarms, in nanoseconds.
     fn alarms(&mut self) -> Result<Alarms, Failure> {
         let Node { endpoint, now, .. } = &mut self.stack.server.borrow_mut().node;
         let (mut longest, mut rung) = (0.0_f64, 0);
@@ -261,15 +261,15 @@ impl Crowd {
     }
 }
 
-/// Default number of sessions whose clients are dropped.
+/// Default number of sessions in the table whose memory and search time are measured.
 const SILENT: u32 = 1_000_000;
 const SPEAKING: u32 = 1_000_000;
-/// Number of sessions that send a request before the measured sessions are opened.
+/// Number of sessions that send a request before [`speaking`] opens the measured sessions.
 const FIRST: u32 = 2_000;
 /// The idle timeout of sessions. It ends long after the last handshake.
 const IDLE: Duration = Duration::from_secs(86_400);
 /// Maximum number of sessions from which a record is stored.
 const SAMPLES: usize = 10_000;
 const SEARCHES: u64 = 200_000;
-/// Number of alarms whose time is measured together.
+/// Number of alarms (timer events of sessions) between two readings of the CPU time.
 const PART: u32 = 100;

@@ -14,7 +14,8 @@ use tegmen_host::{
     x509::{Settings, Trust, Verifier, signer::SoftwareKey},
 };
 
-/// The only cipher suite. Devices can resume sessions that use it.
+/// The only cipher suite that the peers and the server without delegation accept. Devices can resume sessions with this
+/// suite.
 pub(super) const SUITES: Suites = Suites(&[CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8]);
 
 /// The number of certificates in a chain below the trust anchor. The chain has the certificate of the authority, and a

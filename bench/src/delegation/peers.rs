@@ -308,8 +308,8 @@ pub(super) fn copy(session: &SessionState) -> SessionState {
     SessionState { master: Secret::new(*session.master.expose()), ..*session }
 }
 
-/// Returns the credentials of a peer. With these credentials the peer verifies the certificates of servers with
-/// `verifier`, and requests the server with the name `name`.
+/// Returns the credentials `keys` of a peer with two settings: the peer verifies the certificates of servers with
+/// `verifier`, and requires that the server has the name `name`.
 pub(super) fn asking_for(keys: Keys, verifier: Arc<tegmen_host::x509::Verifier>, name: &str) -> Keys {
     keys.believing(verifier).expecting(name)
 }

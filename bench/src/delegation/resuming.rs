@@ -33,7 +33,7 @@ use tegmen_host::{
 };
 
 pub(crate) const VERB: &str = "resuming-server";
-/// The name that both kinds of servers have.
+/// The server name (server_name) that peers request at the device and at the server without delegation.
 pub(super) const NAME: &str = "gateway.example";
 /// Number of verified certificate chains that the server without delegation remembers. It is enough for all clients.
 const REMEMBERED: usize = 1 << 14;

@@ -79,7 +79,7 @@ fn row(name: &str, sides: Vec<(f64, f64)>) -> Row {
     }
 }
 
-/// The cipher of both ends, without OSCORE.
+/// The ciphers of the client and of the server, without OSCORE.
 struct Cipher {
     cryptos: [HostCrypto; 2],
 }
@@ -138,14 +138,14 @@ fn credential(curve: Curve, number: u8) -> Result<Vec<u8>, Failure> {
     Ok(ccs)
 }
 
-/// A member of the group, which is one end of the exchange.
+/// One of the two members of the group that exchange requests and responses.
 struct Member {
     context: Context,
     other: [Recipient<Vec<u8>>; 1],
     crypto: HostCrypto,
 }
 
-/// Both ends of the exchange, which are two members of a group.
+/// The two members of the group that exchange requests and responses.
 struct Members {
     client: Member,
     server: Member,

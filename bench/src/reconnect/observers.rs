@@ -34,14 +34,14 @@ const WITHOUT: Duration = Duration::from_secs(1);
 pub(super) struct Notified {
     /// Number of observers that registered before the server was killed.
     pub(super) registered: u32,
-    /// The times in seconds from the second start of the server until an observer received a value. Observers without a
-    /// value are left out.
+    /// For each observer that received a response or notification after the second start of the server, the time from
+    /// this start in seconds.
     pub(super) seconds: Vec<f64>,
-    /// The error of one of the observers that received no value; `None` if there was no error.
+    /// The error with which one of the other observers ended; `None` if there was no error.
     pub(super) ended: Option<String>,
 }
 
-/// Kills the server `name` while clients observe its value, and starts the server again.
+/// Kills the server `name` while clients observe its resource `/time`, and starts the server again.
 pub(super) fn restart(name: &str, directory: &Path, state: Option<&Path>) -> Result<Notified, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
     LocalSet::new().block_on(&runtime, observe(name, directory, state))
@@ -82,9 +82,9 @@ async fn observe(name: &str, directory: &Path, state: Option<&Path>) -> Result<N
     Ok(notified)
 }
 
-/// Observes the value. Ends with the first successful response or notification that arrives after the second start of
-/// the server, and returns the time when it arrived. `back` contains the time of the second start, or `None` if the
-/// server has not been started again yet.
+/// Observes the resource `/time` of the server at `address`. Ends with the first successful response or notification
+/// that arrives after the second start of the server, and returns the time when it arrived. `back` contains the time of
+/// the second start, or `None` if the server has not been started again yet.
 async fn observer(
     address: SocketAddr,
     registered: Rc<Cell<u32>>,
