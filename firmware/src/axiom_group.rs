@@ -91,8 +91,8 @@ const fn path(leaf: u8) -> [[u8; 16]; LEVELS] {
     path
 }
 
-/// The hash h(1), with which a member verifies h(2) and so the secret of epoch 2. It is an element of the hash chain of
-/// the secret `[5; 32]`: the element before `[6; 32]`.
+/// The element h(1) of the controller's hash chain (see `tegmen::axiom::rekey`). With h(1) a member verifies the rekey
+/// message of epoch 2. The message contains h(2), which is `[6; 32]`, and the secret of epoch 2, which is `[5; 32]`.
 const CHAIN: [u8; 32] = [
     0x7d, 0xc8, 0xd9, 0x5b, 0x4e, 0x95, 0xdc, 0x01, 0x6f, 0x82, 0xee, 0x90, 0x08, 0xa2, 0xc4, 0xeb, 0xef, 0x3d, 0xee,
     0xa1, 0x81, 0x5b, 0x22, 0x58, 0xe3, 0x46, 0x77, 0x5f, 0x69, 0xdd, 0xaf, 0x2d,

@@ -46,9 +46,9 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
     }
 
     /// Takes the parameters that the controller sent because this member has missed a message. Returns `None` if the
-    /// parameters are those of another group, of an earlier epoch, or of another admission of this member. Another
-    /// admission means that another device with the same credentials uses the same keys and the same record numbers.
-    /// Parameters of the current epoch change nothing.
+    /// parameters are those of another group, of an earlier epoch, or of another admission of this member. If the
+    /// admission is another one, another device has joined with the credentials of this member, and seals records with
+    /// the same keys and the same record numbers. Parameters of the current epoch change nothing.
     pub fn catch_up(&mut self, provisioning: &Provisioning<'_>) -> Option<()> {
         if provisioning.admission.epoch == self.path.epoch() {
             return Some(());

@@ -15,9 +15,9 @@ pub struct End {
     point: ([u8; 32], [u8; 32]),
 }
 
-/// The mote, which is the initiator.
+/// The initiator of the EDHOC session: the mote.
 pub const INITIATOR: End = End { seed: 1, name: 1, private: 2, point: points::OF_2 };
-/// The peer of the mote, which is the responder.
+/// The responder of the EDHOC session: the peer of the mote.
 pub const RESPONDER: End = End { seed: 2, name: 2, private: 3, point: points::OF_3 };
 
 impl End {

@@ -20,7 +20,8 @@ pub struct OverSessions {
 }
 
 impl OverSessions {
-    /// Creates the protection before the first response.
+    /// Creates the state of a listener that has sent no response yet. `sessions` are the DTLS sessions with its
+    /// senders.
     pub const fn new(sessions: Sessions<ServerOnly, SENDERS>) -> Self {
         Self { sessions, message_id: 0 }
     }

@@ -206,7 +206,8 @@ const fn block(number: u32) -> Block {
     Block { number, ..Block::first(BLOCK_LEN) }
 }
 
-/// Returns the notes of the image: the operations of both motes, and the size of each mote.
+/// Returns the [`Note`]s of the image, for the tool that measures the image: the name and the region of each measured
+/// operation, and the size of each mote in bytes.
 pub const fn notes<C: Memory, S: Memory>() -> [Note; 15] {
     [
         Note::operation(HANDSHAKE, "handshake client, GET"),
@@ -228,8 +229,8 @@ pub const fn notes<C: Memory, S: Memory>() -> [Note; 15] {
 }
 
 /// The number of the measured region in which the instructions of the client in its first exchange are counted. The
-/// next constants are the numbers of the regions for other exchanges. The number plus [`SERVER`] is the number of the
-/// region for the server in the same exchange.
+/// next constants are the numbers of the regions for other exchanges. In each exchange the instructions of the server
+/// are counted in the region whose number is higher by [`SERVER`].
 const FIRST: u32 = 2;
 const NOTIFY: u32 = 4;
 const PUT: u32 = 6;

@@ -45,8 +45,7 @@ impl Text {
         self.bytes.get(..self.len).unwrap_or(&[])
     }
 
-    /// # Errors
-    /// 4.13 if the text is longer than [`TEXT_LEN`] bytes.
+    /// Replaces the stored text by `text`. Fails with 4.13 if `text` is longer than [`TEXT_LEN`] bytes.
     fn replace(&mut self, text: &[u8]) -> Result<(), Code> {
         self.bytes.get_mut(..text.len()).ok_or(Code::REQUEST_ENTITY_TOO_LARGE)?.copy_from_slice(text);
         self.len = text.len();

@@ -52,7 +52,7 @@ pub fn converse<A: Application<M>, M: Memory, B: Application<N>, N: Memory>(
     }
 }
 
-/// Delivers to a mote all packets that are on the line.
+/// Delivers to `mote` all packets whose bytes are in `line`, which the other mote has sent.
 fn deliver<A: Application<M>, M: Memory>(
     mote: &mut Mote<A::Roles, M>,
     application: &mut A,

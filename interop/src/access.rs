@@ -52,8 +52,8 @@ allow = ["read /*", "PUT /*", "write /temp"]
 "#;
 const SUBSCRIBER: &str = "access control: subscriber with keys of the agent";
 
-/// Returns the rows of the result table ([`Cell`]) for the scenarios with access control, and the programs that must be
-/// built for these rows.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with access control, and the programs that must
+/// be built for these scenarios.
 pub(crate) fn all(images: &Arc<Images>, places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let mut cells = Vec::new();
     let header = ("/usr/include/openssl/ssl.h", "libssl-dev");

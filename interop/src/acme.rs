@@ -23,8 +23,8 @@ const SHORT: u32 = 24;
 /// The time between two requests for the state of a certificate.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Returns the rows of the result table ([`Cell`]) for the scenarios with ACME, and the programs that must be built for
-/// these rows.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with ACME, and the programs that must be built
+/// for these scenarios.
 pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let pebble = places.go_program("pebble", "pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble");
     let names = "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv";

@@ -38,8 +38,8 @@ const EPOCHS: u16 = 3;
 /// Number of bytes that a buffer leaves free before and after a content, for the header and the end of its record.
 const ROOM: usize = 128;
 
-/// Returns the rows of the result table ([`Cell`]) for the program `axiom_reader.py`, which reads Axiom's records
-/// without code of Tegmen. Also returns the programs that must be built for these rows.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with the program `axiom_reader.py`, which reads
+/// Axiom's records without code of Tegmen. Also returns the programs that must be built for these scenarios.
 pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let reader = places.python_peer("axiom_reader.py", "cryptography==50.0.2");
     let cell = |suite: Suite, signature: Option<SignatureScheme>, play: fn(&Scene, &Built, Protection) -> Check| {
@@ -70,7 +70,8 @@ pub(crate) fn all(places: &Places) -> (Vec<Cell>, Vec<Arc<Built>>) {
 /// The suite of a group, and the signature scheme of its members.
 type Protection = (Suite, Option<SignatureScheme>);
 
-/// Runs a session of three epochs. The Python program must find each content that a member sent, and no other content.
+/// Runs a session of three epochs, and lets the Python program `reader` decrypt the captured records. It must find each
+/// content that a member sent, and no other content.
 fn opened<const KEY: usize>(scene: &Scene, reader: &Built, (suite, signature): Protection) -> Check {
     let mut crypto = HostCrypto::from_os().map_err(|error| error.to_string())?;
     let drawn: Result<Vec<_>, _> =
@@ -297,7 +298,8 @@ impl Session {
         self.sent.push(sent);
     }
 
-    /// Runs the Python program, and compares the lines that it prints with the messages that were sent.
+    /// Runs the Python program `reader`, which decrypts the file `capture` with the keys in the file `keys`. Compares
+    /// the contents that it prints with those that were sent.
     fn compare(&self, reader: &Built, keys: &Path, capture: &Path) -> Check {
         let output = reader.command()?.args([keys, capture]).output().map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(crate) enum Role {
     Server,
     Client,
-    /// The peer decodes the traffic between two other ends.
+    /// The peer decodes the traffic between a client and a server.
     Reader,
 }
 

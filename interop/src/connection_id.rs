@@ -1,5 +1,5 @@
-//! Connection ids (RFC 9146): each end finds its own id in the records that it receives, and a session survives a NAT
-//! that loses its mapping.
+//! Connection ids (RFC 9146): the client and the server each find their own id in the records that they receive, and a
+//! session survives a NAT that loses its mapping.
 
 use crate::capture::Capture;
 use crate::cell::{Check, LOOPBACK, Scene, Trouble, address};

@@ -109,9 +109,9 @@ impl<'s> World<'s> {
         self.operator.imprint(DOOR)
     }
 
-    /// Stops the delegated device [`LAMP`] and starts it again. The device keeps its epoch. `later` has the path of a
-    /// shared library in place of a program. If it is given, the process of the device loads this library, which sets
-    /// the clock of the device two days ahead.
+    /// Stops the delegated device [`LAMP`] and starts it again. The device keeps its epoch. If `later` is given, the
+    /// clock of the device is two days ahead: the process of the device then loads a shared library, whose path is the
+    /// program name in `later`.
     pub(crate) fn restart(&mut self, later: Option<&Command>) -> Result<(), String> {
         self.lamp.process.kill();
         self.lamp.process = self.operator.run_device(LAMP, self.lamp.address, later)?;
@@ -226,9 +226,8 @@ impl Operator<'_> {
         Ok(Device { name, process, address })
     }
 
-    /// Starts the device `name` in its own directory. `later` has the path of a shared library in place of a program.
-    /// If it is given, the process of the device loads this library (`LD_PRELOAD`). The library changes the clock of
-    /// the device.
+    /// Starts the device `name` in its own directory. If `later` is given, the clock of the device is two days ahead:
+    /// the process of the device then loads a shared library (`LD_PRELOAD`), whose path is the program name in `later`.
     fn run_device(&self, name: &str, address: SocketAddr, later: Option<&Command>) -> Result<Process, String> {
         let port = address.port().to_string();
         let listen = ["serve", "--listen", "127.0.0.1", "--port", &port, "--shards", "1", "--log-level", "debug"];

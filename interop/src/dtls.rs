@@ -10,7 +10,7 @@ use crate::session::{DtlsClient, DtlsServer, Plaintext, answer};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Returns the rows of the result table ([`Cell`]) for a DTLS client.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with the DTLS client `client`.
 pub(crate) fn client_cells(peer: &str, version: &str, client: impl DtlsClient) -> Vec<Cell> {
     type Scenario = (&'static str, fn(&Scene, &dyn DtlsClient) -> Check);
     let client = Arc::new(client);
@@ -37,7 +37,7 @@ pub(crate) fn client_cells(peer: &str, version: &str, client: impl DtlsClient) -
     scenarios.map(cell).collect()
 }
 
-/// Returns the rows of the result table ([`Cell`]) for a DTLS server.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with the DTLS server `server`.
 pub(crate) fn server_cells(peer: &str, version: &str, server: impl DtlsServer) -> Vec<Cell> {
     type Scenario = (&'static str, fn(&Scene, &dyn DtlsServer) -> Check);
     let server = Arc::new(server);

@@ -10,8 +10,8 @@ use crate::process::Process;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The first text is the form in which both ends send their credentials: by the key's id, or by value. The second text
-/// is the kind of message that carries message_3: combined with the first request, or separate.
+/// The first text is the form in which the initiator and the responder send their credentials: by the key's id, or by
+/// value. The second text is the kind of message that carries message_3: combined with the first request, or separate.
 type Form = (&'static str, &'static str);
 
 const FORMS: [Form; 4] =
@@ -43,7 +43,7 @@ pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<
 const METER: &str = "meter.edhoc";
 const GATEWAY: &str = "gateway.edhoc";
 
-/// Creates the keys of both ends, and the list of clients for Tegmen's server.
+/// Creates the keys of the initiator and of the responder, and the list of clients for Tegmen's server.
 fn keys(scene: &Scene, style: &str) -> Check {
     for (file, name) in [(METER, "meter"), (GATEWAY, "gateway")] {
         let form: &[&str] = if style == "by-value" { &["--by-value"] } else { &[] };

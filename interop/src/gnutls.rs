@@ -21,14 +21,14 @@ pub(crate) const SERVER: &str = "gnutls-serv";
 pub(crate) const PEER: &str = "GnuTLS";
 const SUITE: &str = "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-KX-ALL:+PSK:-CIPHER-ALL:+AES-128-CCM-8:-MAC-ALL:+AEAD";
 
-/// Returns the version that the client prints.
+/// Returns the version of GnuTLS, which `gnutls-cli --version` prints.
 pub(crate) fn version() -> Option<String> {
     let output = Command::new(CLIENT).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().next()?.split_whitespace().last().map(str::to_owned)
 }
 
-/// Returns the rows of the result table ([`Cell`]) for GnuTLS.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with GnuTLS.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let client = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Client, scenario, play);
     let server = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Server, scenario, play);
@@ -104,7 +104,8 @@ fn server_over(scene: &Scene, network: Network) -> Check {
     relay.did_harm()
 }
 
-/// Checks that each end sends a record_size_limit, and that GnuTLS logs the limit that it received.
+/// Checks that Tegmen's client and GnuTLS's server each send a record_size_limit, and that GnuTLS logs the limit that
+/// it received.
 fn server_record_size_limit(scene: &Scene) -> Check {
     let (server, port) = serve(scene, &Psk::usual(), &["--recordsize", "700"])?;
     probe_record_size(scene, (LOOPBACK, port).into(), "600", "record_size_limit", 700)?;
@@ -127,7 +128,7 @@ struct Session {
     /// Number of bytes of the client's standard output that the scenario has already read. The application data after
     /// these bytes is still to be read.
     read: usize,
-    /// Number of bytes of the client's log of records that the scenario has already read.
+    /// Number of bytes of the client's standard error, which logs its records, that the scenario has already read.
     logged: usize,
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn version() -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).split_whitespace().nth(1)?.to_owned())
 }
 
-/// Returns the rows of the result table ([`Cell`]) for the client curl.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with the HTTP client curl.
 pub(crate) fn cells(version: &str, aiocoap: &Arc<Built>) -> Vec<Cell> {
     let mut cells = Vec::new();
     if libcoap::version().is_some() {
@@ -43,8 +43,8 @@ pub(crate) fn cells(version: &str, aiocoap: &Arc<Built>) -> Vec<Cell> {
     cells
 }
 
-/// Returns the rows of the result table ([`Cell`]) for an HTTP server, if its program and libcoap's client are
-/// installed.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with an HTTP server, if its program and libcoap's
+/// client are installed.
 pub(crate) fn server_cells() -> Vec<Cell> {
     let Ok(output) = Command::new("python3").arg("--version").output() else { return Vec::new() };
     let version = String::from_utf8_lossy(&output.stdout).trim().replace("Python ", "");

@@ -49,7 +49,7 @@ pub(crate) fn programs() -> Vec<String> {
     Build::ALL.iter().flat_map(|build| [build.server(), build.client()]).collect()
 }
 
-/// Returns the version, which the client prints if it gets no arguments.
+/// Returns the version of libcoap, which its example client prints if it gets no arguments.
 pub(crate) fn version() -> Option<String> {
     let output = Command::new(Build::NoTls.client()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -60,7 +60,7 @@ pub(crate) fn version() -> Option<String> {
 /// A scenario: its name, and the function that runs it with one build of the peer.
 type Scenario = (&'static str, fn(&Scene, Build) -> Check);
 
-/// Returns the rows of the result table ([`Cell`]) for the programs of libcoap.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with the programs of libcoap.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let mut cells = Vec::new();
     for build in Build::ALL {

@@ -79,8 +79,8 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
     Ok(options)
 }
 
-/// Runs the scenarios of all rows of the result table ([`Cell`]). Returns true if no row failed. A row whose peer does
-/// not support the feature does not count as failed.
+/// Runs the scenarios that `options` selects, and prints the result table. Returns true if no scenario failed. A
+/// scenario whose peer does not support the feature does not count as failed.
 fn run(options: &Options) -> Result<bool, String> {
     let started = Instant::now();
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -153,7 +153,8 @@ fn build_tegmen(built: &Path, target: &Path) -> Result<PathBuf, String> {
     if status.success() { Ok(tegmen) } else { Err("tegmen does not build".to_owned()) }
 }
 
-/// Returns all rows of the result table ([`Cell`]), and the programs that must be built for these rows.
+/// Returns one [`Cell`] (a row of the result table) for each scenario, and the programs that must be built for the
+/// scenarios.
 fn all_cells(images: &Arc<mote::Images>, places: &peers::Places) -> (Vec<Cell>, Vec<Arc<peers::Built>>) {
     let (mut cells, mut built) = (Vec::new(), Vec::new());
     match openssl::version() {
@@ -227,8 +228,7 @@ fn missing(peer: &str, program: &str, package: &str) -> Cell {
     Cell::new(peer, "?", Role::Server, "is there", move |_| Err(Trouble::Failed(why.clone())))
 }
 
-/// Runs the scenarios of all rows of the result table ([`Cell`]), at most `jobs` at the same time. Returns the results
-/// in the order of `cells`.
+/// Runs the scenarios `cells`, at most `jobs` at the same time. Returns the results in the order of `cells`.
 fn play(cells: &[Cell], jobs: usize, tegmen: &Path, logs: &Path) -> Vec<Check> {
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Check>> = cells.iter().map(|_| Mutex::new(Ok(()))).collect();

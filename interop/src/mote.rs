@@ -23,7 +23,7 @@ pub(crate) fn missing_tool() -> Option<(&'static str, &'static str)> {
     tools.into_iter().find(|(file, _)| !Path::new(file).exists())
 }
 
-/// Returns the rows of the result table ([`Cell`]) for all peers of a mote.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with a mote.
 pub(crate) fn cells(images: &Arc<Images>) -> Vec<Cell> {
     let openssl = openssl::version().unwrap_or_default();
     let libcoap = libcoap::version().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! The faults of a network. A relay between two ends causes these faults.
+//! The faults of the network between a client and a server. A relay causes these faults.
 
 use crate::hello;
 use std::time::Duration;
 
-/// A network between two ends. The faults change only datagrams of the server, except [`Network::Carries`], which
-/// applies to both directions.
+/// The kind of network between a client and a server: without faults, or with one kind of fault. A fault changes only
+/// datagrams of the server, except [`Network::Carries`], which applies to both directions.
 #[derive(Clone, Copy)]
 pub(crate) enum Network {
     /// Each datagram arrives immediately.
@@ -37,8 +37,8 @@ pub(crate) const BAD: [(&str, Network); 4] = [
     ("ServerHelloDone lost", Network::Lost(SERVER_HELLO_DONE)),
 ];
 
-/// The scenarios of a handshake with certificates at both ends. Each element consists of the name of the scenario, and
-/// the maximum size of a datagram on the path in bytes.
+/// The scenarios of a handshake with certificates of the client and of the server. Each element consists of the name of
+/// the scenario, and the maximum size of a datagram on the path in bytes.
 pub(crate) const SMALL: [(&str, usize); 2] =
     [("mutual ECDSA, path of 512 bytes", 512), ("mutual ECDSA, path of 256 bytes", 256)];
 

@@ -4,7 +4,7 @@
 //! `coap-client` (`plain.rs`), but protect the messages. CONTEXT is a file with an OSCORE context, which `tegmen oscore
 //! export` writes in the format of the peer. With the METHOD `observe`, PAYLOAD is the number of representations after
 //! which the client ends the observation. In each scenario a relay records the traffic: each request and each
-//! successful response must be protected, and no end may use a sequence number twice.
+//! successful response must be protected, and neither the client nor the server may use a sequence number twice.
 
 pub(crate) mod group;
 mod liboscore;
@@ -43,8 +43,8 @@ struct Peer {
     rederives: bool,
 }
 
-/// Returns two values. The first value contains the rows of the result table ([`Cell`]) for all peers with OSCORE, and
-/// the rows in which both ends are Tegmen's. The second value contains the programs that must be built for these rows.
+/// Returns one [`Cell`] (a row of the result table) for each scenario in which Tegmen uses OSCORE with another library,
+/// or with Tegmen itself. Also returns the programs that must be built for these scenarios.
 pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let californium = places.java_peer("californium-oscore");
     let peers = [
@@ -226,9 +226,9 @@ fn brings(scene: &Scene, words: &[&str], code: &str, payload: &str) -> Check {
     is(scene, &[words, &["--oscore", OURS]].concat(), code, payload)
 }
 
-/// Checks block-wise transfers through a proxy between two ends of Tegmen. The proxy supports CoAP but not OSCORE, and
-/// splits messages of more than 256 bytes into blocks (RFC 8613, section 4.1.3.4.2). Tegmen's own blocks have 1024
-/// bytes, so the proxy splits each of these protected messages.
+/// Checks block-wise transfers between Tegmen's client and Tegmen's server through a proxy. The proxy supports CoAP but
+/// not OSCORE, and splits messages of more than 256 bytes into blocks (RFC 8613, section 4.1.3.4.2). Tegmen's own
+/// blocks have 1024 bytes, so the proxy splits each of these protected messages.
 fn through_a_proxy(scene: &Scene, proxy: &Built) -> Check {
     make(scene, &["new", OURS, "unused", "--sender-id", "01", "--recipient-id", "02"])?;
     make(scene, &["new", "client", "contexts/server", "--sender-id", "05", "--recipient-id", "06"])?;

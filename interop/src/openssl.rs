@@ -26,7 +26,7 @@ pub(crate) const PEER: &str = "OpenSSL";
 /// has only eight bytes.
 const SUITE: &str = "PSK-AES128-CCM8:@SECLEVEL=0";
 
-/// Returns the rows of the result table ([`Cell`]) for OpenSSL.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with OpenSSL.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let server = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Server, scenario, play);
     let client = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PEER, version, Role::Client, scenario, play);

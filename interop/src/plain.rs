@@ -19,12 +19,12 @@ struct Peer {
     name: &'static str,
     version: &'static str,
     program: Arc<Built>,
-    /// True if the program also accepts an identity and a key after the other arguments.
+    /// True if the program supports DTLS. It then takes a PSK identity and a key as its last two arguments.
     secure: bool,
 }
 
-/// Returns the rows of the result table ([`Cell`]) for all CoAP libraries, and the programs that must be built for
-/// these rows.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with a CoAP library, and the programs that must
+/// be built for these scenarios.
 pub(crate) fn all(aiocoap: &Arc<Built>, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let peers = [
         Peer { name: "aiocoap", version: "0.4.17", program: aiocoap.clone(), secure: false },

@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen::coap::OptionNumber;
 
-/// Returns the rows of the result table ([`Cell`]) for the scenarios with a proxy, and the program that must be built
-/// only for these rows.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with a proxy, and the programs that must be built
+/// only for these scenarios.
 pub(crate) fn all(places: &Places, aiocoap: &Arc<Built>, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let theirs = places.java_example("californium-proxy", peers::source("californium-proxy/Proxy.java"));
     let mut cells = cells(aiocoap, java);
@@ -263,8 +263,8 @@ fn is_protected(origin: &Capture) -> Check {
     }
 }
 
-/// Checks an observation of aiocoap with OSCORE. The origin is a Tegmen server, whose value is written without the
-/// proxy.
+/// Checks that aiocoap, with OSCORE, observes a resource of a Tegmen server through the proxy. The test changes the
+/// resource with requests that do not pass through the proxy.
 fn aiocoap_observes_with_oscore(scene: &Scene, peer: &Built) -> Check {
     objects::ends(scene, "aiocoap", &[])?;
     let port = free_port()?;

@@ -1,4 +1,5 @@
-//! Tegmen's end of scenarios with public keys: certificates of a CA that `tegmen ca` creates, or raw public keys.
+//! Tegmen's client and server in scenarios with public keys: certificates of a CA that `tegmen ca` creates, or raw
+//! public keys.
 
 use crate::capture::{Capture, Datagram};
 use crate::cell::{Check, LOOPBACK, Scene, Trouble, holds};
@@ -24,7 +25,7 @@ pub(crate) const ECDSA_GCM: Suite =
 pub(crate) const RSA_GCM: Suite =
     Suite { name: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", ours: "ecdhe-rsa-gcm", rsa: true };
 
-/// The suites of scenarios with certificates at both ends.
+/// The suites of scenarios with certificates of the client and of the server.
 pub(crate) const MUTUAL: [(&str, Suite); 3] =
     [("mutual ECDSA, CCM_8", ECDSA_CCM_8), ("mutual ECDSA, GCM", ECDSA_GCM), ("mutual RSA, GCM", RSA_GCM)];
 pub(crate) const RAW: &str = "raw public keys";
@@ -121,8 +122,9 @@ pub(crate) struct RawKeys {
 }
 
 impl RawKeys {
-    /// Creates the keys of [`certificates`], and exports them in the other forms that peers read. For `server` these
-    /// are `server.pub` in PEM, `server.key.der` and `server.pub.der`. `device1` has files of the same forms.
+    /// Creates the keys of [`certificates`], and exports them in the formats that peers read. For the key `server` the
+    /// files are `server.pub` (the public key in PEM), `server.pub.der` and `server.key.der` (the public and the
+    /// private key in DER). The key `device1` has files in the same formats.
     pub(crate) fn new(scene: &Scene) -> Result<Self, Trouble> {
         certificates(scene, false)?;
         let exported = |name: &str| -> Result<String, Trouble> {

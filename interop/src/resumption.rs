@@ -2,8 +2,8 @@
 //! id of the earlier session (RFC 5246, section 7.3).
 //!
 //! A relay records both sessions. The first session has a key exchange, the second has none, and the client sends the
-//! ticket or the session id of the first session. Both ends must also report that the second session is resumed, and
-//! each session must carry a request and its response.
+//! ticket or the session id of the first session. The client and the server must report that the second session is
+//! resumed, and each session must carry a request and its response.
 
 use crate::capture::{Capture, Datagram};
 use crate::cell::{Check, LOOPBACK, Scene, Trouble};
@@ -21,7 +21,7 @@ pub(crate) enum By {
 impl By {
     pub(crate) const ALL: [Self; 2] = [Self::Ticket, Self::Id];
 
-    /// Returns the name of the scenario.
+    /// Returns the name of the scenario in which a client resumes a session by the means `self`.
     pub(crate) fn row(self) -> &'static str {
         match self {
             Self::Ticket => "resumption with a ticket",
@@ -29,8 +29,8 @@ impl By {
         }
     }
 
-    /// Returns the name of the scenario for a peer that has one such scenario for each key exchange. `exchange` is the
-    /// name of the key exchange.
+    /// Returns the name of the scenario in which a client resumes a session with the key exchange `exchange` by the
+    /// means `self`.
     pub(crate) fn row_of(self, exchange: &str) -> String {
         format!("{}, {exchange}", self.row())
     }
@@ -84,8 +84,8 @@ pub(crate) fn client(served: &Served, by: By, mut part: impl FnMut(u8, SocketAdd
     came_back(served, &relay, by)
 }
 
-/// Checks that `tegmen serve` also reports the second session as resumed, and that the datagrams confirm the
-/// resumption.
+/// Checks that `tegmen serve` reports the second session as resumed, and that the datagrams of both sessions confirm
+/// the resumption.
 pub(crate) fn came_back(served: &Served, relay: &Capture, by: By) -> Check {
     let back = served.process.await_output(BACK, 0)?;
     if served
@@ -166,7 +166,7 @@ pub(crate) fn client_lacks(
 
 /// Reports that Tegmen's client cannot resume a session with a server, because the server gives the client no ticket
 /// ([`By::Ticket`]) or no session id ([`By::Id`]). `by` selects what is checked. Tegmen's client requests a ticket, and
-/// would accept a session id. `part` makes the server answer the client's request.
+/// would accept a session id. The function `part` makes the server answer the PUT of Tegmen's client.
 pub(crate) fn server_lacks(
     scene: &Scene,
     by: By,

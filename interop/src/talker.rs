@@ -66,12 +66,12 @@ enum Reaches {
     /// The client resumes a session only at the address where it was opened. So a gateway has one address for the
     /// server and the device.
     Gateway,
-    /// The client cannot resume: it does not read the answer to its server_name.
+    /// The client cannot resume the session: it does not read a ServerHello with the extension server_name.
     Nowhere,
 }
 
-/// Returns the rows of the result table ([`Cell`]) for tinydtls, wolfSSL, Mbed TLS, pion and Scandium. Also returns the
-/// programs that must be built for these rows.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with tinydtls, wolfSSL, Mbed TLS, pion or
+/// Scandium. Also returns the programs that must be built for these scenarios.
 pub(crate) fn all(places: &Places, java: &Arc<Built>) -> (Vec<Cell>, Vec<Arc<Built>>) {
     let peers = [tinydtls(places), wolfssl(places), mbedtls(places), pion(places), scandium(java)];
     let built = peers.iter().map(|peer| peer.program.clone()).collect();
@@ -268,7 +268,8 @@ fn cells(peer: Arc<Peer>) -> Vec<Cell> {
     cells
 }
 
-/// Checks that the blocks that the peer's client receives fit the size of records that it requested.
+/// Checks that the peer's client, which limits the size of records with `extension`, receives a block that fits into
+/// such a record.
 fn client_record_size(scene: &Scene, peer: &Peer, extension: &str) -> Check {
     let served = dtls::serve_long(scene)?;
     let (limit, block) = if extension == "record_size_limit" { ("100", 32) } else { ("512", 256) };

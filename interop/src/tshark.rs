@@ -1,4 +1,4 @@
-//! Scenarios with tshark, which decodes the traffic between two ends. tshark gets the keys of the ends.
+//! Scenarios with tshark, which decodes the traffic between a client and a server. tshark gets their keys.
 
 use crate::capture::Capture;
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, Trouble};
@@ -19,7 +19,7 @@ pub(crate) fn version() -> Option<String> {
     Some(version.to_owned())
 }
 
-/// Returns the rows of the result table ([`Cell`]) for tshark.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with tshark.
 pub(crate) fn cells(version: &str) -> Vec<Cell> {
     let cell = |scenario: &str, play: fn(&Scene) -> Check| Cell::new(PROGRAM, version, Role::Reader, scenario, play);
     vec![

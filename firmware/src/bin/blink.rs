@@ -67,8 +67,8 @@ fn run() -> Option<()> {
 
 /// The number of the measured region in which the instructions of the client in the second PUT are counted, without the
 /// instructions that send this PUT. `FIRST` is the number for the first PUT, and `SEND` is the number for the
-/// instructions that send the second PUT. The number plus [`SERVER`] is the number of the region for the server in the
-/// same exchange.
+/// instructions that send the second PUT. `FIRST + SERVER` and `REQUEST + SERVER` are the numbers for the server in the
+/// two PUTs.
 const REQUEST: u32 = 2;
 const FIRST: u32 = 4;
 const SEND: u32 = 6;

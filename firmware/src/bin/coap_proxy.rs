@@ -157,7 +157,7 @@ impl node::Application for Application {
     }
 }
 
-/// Writes the request of a client.
+/// Writes the GET of the client with the number `client` into `storage`.
 #[inline(never)]
 fn get(storage: &mut [u8; LONGEST], client: u8) -> Option<&mut [u8]> {
     let mut frame = Frame::new(storage, 0);
@@ -188,7 +188,8 @@ fn is_reading(datagram: &[u8]) -> Option<()> {
     (is_whole && message.uint(OptionNumber::MAX_AGE) == Some(30)).then_some(())
 }
 
-/// Returns the address of the proxy (0), of a client, or of the origin.
+/// Returns the address whose last byte is `last`: 0 for the proxy, [`ORIGIN`] for the origin, and another number for a
+/// client.
 const fn address(last: u8) -> Address {
     let mut ip = [0; 16];
     (ip[0], ip[15]) = (0xfd, last);

@@ -1,4 +1,5 @@
-//! The mote of `blink_client`. A simulator sends the time to the mote over the serial line.
+//! The image `blink_client` for a simulator: the mote has no clock of its own, but receives the time from the simulator
+//! over the serial line.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! The mote of `blink_server`. A simulator sends the time to the mote over the serial line.
+//! The image `blink_server` for a simulator: the mote has no clock of its own, but receives the time from the simulator
+//! over the serial line.
 #![no_std]
 #![no_main]
 

@@ -217,8 +217,8 @@ impl Handler for Sensor {
     }
 }
 
-/// Flash memory with shorter pages: only the first [`USED`] bytes of each page of the chip. So the image contains only
-/// the records that the device uses.
+/// The flash memory of the chip, of which only the first [`USED`] bytes of each page are used. The image must contain
+/// the contents of the flash memory, and is smaller with these short pages.
 struct FirstOfPages(Pages);
 
 impl Flash for FirstOfPages {

@@ -12,7 +12,8 @@ use tegmen_host::hex::to_hex;
 const PEER: &str = "coapcore";
 const VERSION: &str = "0.1.1";
 
-/// Returns the rows of the result table ([`Cell`]) for coapcore, and the program that must be built for these rows.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with coapcore, and the program that must be built
+/// for these scenarios.
 pub(super) fn all(places: &Places) -> (Vec<Cell>, Arc<Built>) {
     let needs: &[_] = &[("cc", "gcc libc6-dev"), (LIBCLANG, "libclang-dev")];
     let program = places.cargo_peer("coapcore", "tegmen-interop-coapcore", needs);
@@ -32,7 +33,7 @@ pub(super) fn all(places: &Places) -> (Vec<Cell>, Arc<Built>) {
     (cells, program)
 }
 
-/// The access control server of Tegmen, and the resource server.
+/// Tegmen's access control server, and the resource server (coapcore) at the address `address`.
 struct Servers {
     access: Access,
     address: SocketAddr,
@@ -40,7 +41,8 @@ struct Servers {
 }
 
 impl Servers {
-    /// Starts both servers. `key` is the key with which the resource server opens tokens.
+    /// Starts Tegmen's access control server, and coapcore as the resource server. `key` is the key with which the
+    /// resource server decrypts tokens.
     fn start(scene: &Scene, program: &Built, key: &[u8; 32]) -> Result<Self, String> {
         let access = Access::start(scene)?;
         let address = SocketAddr::new(LOOPBACK, free_port()?);

@@ -10,7 +10,8 @@ pub(super) fn cell(version: &str) -> Cell {
     Cell::new(PEER, version, Role::Client, row(By::Ticket), client)
 }
 
-/// Checks that the client, with `--resume`, opens a session, closes it, and resumes it at the same address.
+/// Checks that `gnutls-cli --resume` opens a session with the delegation server, closes it, and resumes it with the
+/// device at the same address.
 fn client(scene: &Scene) -> Check {
     let world = World::start(scene)?;
     let way = Way::steered(&world)?;

@@ -22,8 +22,8 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
 }
 
 /// Checks resumption with `gnutls-serv` as the server, which returns each message unchanged (an echo). Tegmen's client
-/// rejects its own request with a Reset. The server returns the Reset, and the client takes it as the response. The
-/// server accepts the next session only after the previous session is closed.
+/// gets its own request back, and rejects it with a Reset. The server returns the Reset, too, and the client takes the
+/// Reset as the response. The server accepts the next session only after the previous session is closed.
 fn server(scene: &Scene, by: By) -> Check {
     let more: &[&str] = if by == By::Id { &["--noticket"] } else { &[] };
     let (server, port) = serve(scene, &Psk::usual(), more)?;
@@ -56,7 +56,7 @@ fn server(scene: &Scene, by: By) -> Check {
 /// The last line that `gnutls-serv` logs for a session.
 const CLOSED: &str = "Close notify - was received";
 
-/// Checks that the client, with `--resume`, opens a session, closes it, and resumes it.
+/// Checks that `gnutls-cli --resume` opens a session with Tegmen's server, closes it, and resumes it.
 fn client(scene: &Scene, by: By) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let relay = Capture::start((LOOPBACK, served.port).into())?;

@@ -56,7 +56,7 @@ enum Body {
     },
 }
 
-/// The kinds of signatures that all implementations support.
+/// The kinds of signatures that Tegmen, python-ndn and ndnd all support.
 pub(super) const KINDS: [SignatureType; 4] = [
     SignatureType::DIGEST_SHA256,
     SignatureType::SHA256_WITH_ECDSA,

@@ -463,7 +463,8 @@ fn read(scene: &Scene, reader: &Built, protection: Protection) -> Check {
 /// The mode, the sender and the payload of a message.
 type Expected = (&'static str, u8, Vec<u8>);
 
-/// Checks that the Python program opens all messages.
+/// Checks that the Python program `reader` decrypts all `messages`, and that it prints the mode, the sender and the
+/// payload in `expected` for each message.
 fn is_read(
     scene: &Scene,
     reader: &Built,

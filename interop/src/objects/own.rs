@@ -1,5 +1,5 @@
-//! OSCORE between two ends of Tegmen: requests that the server refuses, and messages that tshark decrypts with the
-//! master secret of the context.
+//! OSCORE between Tegmen's client and Tegmen's server: scenarios in which the server refuses requests, and in which
+//! tshark decrypts the messages with the master secret of the context.
 
 use super::{make, sent_again, serve, uri, wire};
 use crate::capture::Capture;

@@ -1,5 +1,5 @@
-//! New keys after one end has lost its stored state (RFC 8613, appendix B.2). The kid contexts of these messages are
-//! CBOR byte strings that contain 8, 16 and 24 bytes.
+//! New keys after the client or the server has lost its stored state (RFC 8613, appendix B.2). The kid contexts of
+//! these messages are CBOR byte strings that contain 8, 16 and 24 bytes.
 
 use super::{OURS, Peer, THEIRS, brings, passing, served, uri, wire};
 use crate::cell::{Check, Role, Scene};

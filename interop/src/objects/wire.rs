@@ -1,4 +1,4 @@
-//! Checks the fields of OSCORE messages that a node between the ends can read.
+//! Checks the fields of OSCORE messages that a node between the client and the server can read.
 
 use crate::capture::{Capture, Datagram};
 use crate::cell::Check;
@@ -27,8 +27,8 @@ pub(super) fn code(datagram: &[u8]) -> Result<Code, String> {
     Ok(parse(datagram)?.code())
 }
 
-/// Checks that every request and every successful response is protected, that none of their content is readable, and
-/// that no end used a sequence number twice.
+/// Checks that every request and every successful response is protected, that no content of a message is readable, and
+/// that neither the client nor the server used a sequence number twice.
 pub(super) fn protected(capture: &Capture) -> Check {
     all_protected(&capture.datagrams())
 }

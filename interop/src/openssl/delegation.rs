@@ -28,8 +28,8 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
     ]
 }
 
-/// Makes the row of the result table ([`Cell`]) for an expired session, and the library that changes the clock of the
-/// device.
+/// Returns the [`Cell`] (a row of the result table) for the scenario with an expired ticket, and the shared library
+/// that changes the clock of the device.
 pub(crate) fn expired_cell(version: &str, places: &Places) -> (Cell, Arc<Built>) {
     let library = places.c_program(
         "later",
@@ -70,8 +70,8 @@ fn gets(scene: &Scene, at: SocketAddr, more: &[&str]) -> Check {
     Ok(())
 }
 
-/// Checks that the device refuses the session, and that no other session is opened. The alert is the same for each
-/// reason.
+/// Checks that the device refuses to resume the session with the alert handshake_failure, opens no other session, and
+/// logs `reason`.
 fn is_refused(scene: &Scene, device: &Device, reason: &str) -> Check {
     let mut client = start(scene, device.address, &["-sess_in", "session.pem"])?;
     client.process.write(GET_V)?;

@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen::coap::{Code, MessageRef, OptionNumber};
 
-/// Returns the rows of the result table ([`Cell`]) for deterministic requests, and the program that must be built for
-/// these rows.
+/// Returns one [`Cell`] (a row of the result table) for each scenario with deterministic requests, and the program that
+/// must be built for these scenarios.
 pub(super) fn all(places: &Places) -> (Vec<Cell>, Arc<Built>) {
     let aiocoap = group::aiocoap(places);
     let cells = USUAL.map(|protection| {

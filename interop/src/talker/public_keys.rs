@@ -113,13 +113,15 @@ impl Peer {
 }
 
 impl Session {
-    /// Checks that the program prints this suite and this peer for the session.
+    /// Checks that the peer's program prints `suite` as the cipher suite of the session, and `peer` as the name of the
+    /// other endpoint.
     pub(super) fn says(&self, suite: Suite, peer: &str) -> Check {
         holds(&self.process.out.text(), &[&format!("suite {}\n", suite.name), &format!("peer {peer}\n")])
     }
 }
 
-/// The CA, the certificate and the key of a peer's program that is the server. [`THEIR_DEVICE`] has those of a client.
+/// The files with the CA, the certificate and the key for a peer that is the server. [`THEIR_DEVICE`] has the files for
+/// a peer that is the client.
 pub(super) const THEIR_SERVER: [&str; 3] = ["ca/ca.pem", "ca/server.pem", "ca/server.key"];
 pub(super) const THEIR_DEVICE: [&str; 3] = ["ca/ca.pem", "ca/device1.pem", "ca/device1.key"];
 const RAW_SERVER: [&str; 5] = ["raw", ECDSA_CCM_8.name, "server.key.der", "server.pub.der", "device1.pub.der"];
@@ -138,7 +140,8 @@ fn asks(scene: &Scene, session: &mut Session, server: SocketAddr, words: &[&str]
     if answer.payload == "an answer" { Ok(()) } else { Err(format!("tegmen understood {:?}", answer.payload).into()) }
 }
 
-/// Checks that an established client gets `/v`, and that each end reports the identity of the other.
+/// Checks that the peer's client, whose session is established, gets `/v`. The client and `tegmen serve` must each
+/// report the identity of the other.
 fn gets(served: &Served, session: &mut Session, suite: Suite, theirs: &str, ours: &str) -> Check {
     session.get_v()?;
     session.says(suite, theirs)?;

@@ -1,8 +1,8 @@
 //! DTLS libraries with sessions that are resumed.
 //!
-//! The programs that use the libraries take `resume ticket` or `resume id` after the key. When a client reads the line
-//! `again`, it opens another session with the state of the last session. If the library reports that a session is
-//! resumed, the program prints `resumed` before `established`.
+//! The programs that use the libraries take the arguments `resume ticket` or `resume id` after the argument KEY. When a
+//! client reads the line `again`, it opens another session with the state of the last session. If the library reports
+//! that a session is resumed, the program prints `resumed` before `established`.
 
 use super::{Peer, Session};
 use crate::cell::{Cell, Check, LOOPBACK, Role, Scene, free_port};

@@ -90,8 +90,8 @@ pub(super) fn answers(scene: &Scene, peer: &Built, protection: Protection) -> Ch
     }
 }
 
-/// Checks that the Python program opens all messages of a session of three members. In the session each member protects
-/// a request to each other member as the Deterministic Client, and receives a response.
+/// Checks that the Python program `reader` decrypts all messages of a session of three members. In the session each
+/// member protects a request to each other member as the Deterministic Client, and receives a response.
 pub(super) fn read(scene: &Scene, reader: &Built, protection: Protection) -> Check {
     let numbers = [OURS, THEIRS, THIRD];
     let (mut messages, mut expected) = (Vec::<Value>::new(), Vec::new());
