@@ -36,8 +36,8 @@ const BATCHES: usize = 20;
 const BYTES_MAX: f64 = 450e6;
 /// Maximum time that a server with a million devices needs to start, in seconds.
 const START_MAX: f64 = 5.0;
-/// Minimum ratio of the number of tokens that the server grants in a second to the number of rows that SQLite alone
-/// writes in a second.
+/// Lower limit for the number of tokens that the server grants in a second, divided by the number of rows that SQLite
+/// alone writes in a second.
 const GRANTS_MIN: f64 = 0.6;
 
 /// Measures the rate of grants, the size of a database with many devices, and the time that a server needs to start.

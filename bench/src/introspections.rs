@@ -22,7 +22,7 @@ use tegmen_control::{
     server::INTROSPECT,
 };
 
-/// Minimum ratio of the rate of introspections to the rate of plain GETs.
+/// Lower limit for the rate of introspections, divided by the rate of plain GETs.
 const INTROSPECTIONS_MIN: f64 = 0.5;
 /// Number of requests that wait for an answer at the same time. Each comes from another peer.
 pub(crate) const AT_ONCE: u64 = 256;

@@ -160,7 +160,7 @@ impl Scene {
     }
 }
 
-/// The observers of one server, and the client that changes the value of the resource.
+/// The observers of one server, and the client that changes the observed resource.
 struct Observers {
     crowd: Crowd,
     inbound: Letters,
@@ -283,8 +283,8 @@ impl Observers {
         self.crowd.send(&mut self.outbound)
     }
 
-    /// Lets every observer read the value once, and waits for the responses. After that the server has a recent request
-    /// from each observer.
+    /// Lets every observer send a GET to the observed resource, and waits for the responses. After that the server has
+    /// a recent request from each observer.
     fn speak(&mut self) -> Result<(), Failure> {
         let (message_id, token) = (self.round as u16 | READS, self.round | GET_TOKENS);
         let members: Vec<_> = (0..self.seen.len() as u32).collect();
@@ -307,8 +307,8 @@ impl Observers {
         Ok(())
     }
 
-    /// Changes the value. Waits until all accepted observers have received it, and until no more datagrams arrive.
-    /// Returns the time from the change to the last notification.
+    /// Changes the observed resource with a PUT. Waits until all accepted observers have received the new value, and
+    /// until no more datagrams arrive. Returns the time from the PUT to the last notification.
     fn round(&mut self, ran: &mut Ran) -> Result<Duration, Failure> {
         let accepted = self.accepted();
         let begin = Instant::now();
@@ -395,7 +395,7 @@ fn value(round: u32) -> [u8; 16] {
 /// A bit that is set in the message IDs of the GETs that follow acknowledgements. It is not set in the message IDs of
 /// PUTs.
 const GETS: u16 = 1 << 15;
-/// A bit that is set in the message IDs of the GETs with which observers read the value.
+/// A bit that is set in the message IDs of the GETs that [`Observers::speak`] sends.
 const READS: u16 = 1 << 14;
 /// A bit that is set in the tokens of GETs. It is not set in the tokens of PUTs and of registrations.
 const GET_TOKENS: u32 = 1 << 31;

@@ -113,7 +113,7 @@ pub(crate) struct Node {
     outbound: Box<[u8; DATAGRAM_MAX]>,
 }
 
-/// One end of a session of Tegmen's stack.
+/// A DTLS session of Tegmen's stack, at its client or at its server.
 pub(crate) struct Session {
     side: Rc<RefCell<Side>>,
     path: Path,

@@ -201,8 +201,8 @@ impl Server {
     }
 }
 
-/// Returns a function that makes requests for the value. For cached answers all requests are the same. For answers of
-/// the origin each request has another query.
+/// Returns a function that makes the GETs of the clients. If the cache must answer, all GETs are the same. If the
+/// origin must answer, each GET has another query.
 fn questions(kind: Kind, what: What, asked: &mut u64) -> impl FnMut(u32) -> Question {
     let path = kind.path();
     move |_| {

@@ -71,7 +71,8 @@ fn deliver<A: Application<M>, M: Memory>(
 }
 
 /// The number of the measured region in which the instructions of the client in handshakes are counted. All regions of
-/// the client have even numbers. The next higher number is that of the region for the server in the same exchange.
+/// the client have even numbers. In each exchange the instructions of the server are counted in the region with the
+/// next higher number.
 pub const HANDSHAKE: u32 = 0;
 /// The number of a measured region of the server, minus the number of the region of the client for the same exchange.
 pub const SERVER: u32 = 1;

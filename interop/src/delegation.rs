@@ -118,8 +118,8 @@ impl<'s> World<'s> {
         Ok(())
     }
 
-    /// Revokes the only connection of the lamp, and waits until the lamp knows this. The lamp then refuses each session
-    /// of this connection.
+    /// Revokes the only connection of the delegated device [`LAMP`], and waits until the device knows of the
+    /// revocation. The device then refuses each session of this connection.
     pub(crate) fn revoke(&self) -> Result<(), String> {
         let connection = self.operator.run(&["delegation", "list", LAMP])?;
         let id = connection["id"].as_str().ok_or_else(|| format!("no connection is listed: {connection}"))?;

@@ -489,8 +489,8 @@ fn client_long_key(scene: &Scene, build: Build) -> Check {
     Ok(())
 }
 
-/// Checks an observation. The value changes while the client observes it for three seconds. Then the client cancels the
-/// observation.
+/// Checks that libcoap's client observes the resource `/v` of Tegmen's server for three seconds, and receives each
+/// value that the test writes. Then the client cancels the observation.
 fn client_observe(scene: &Scene, build: Build) -> Check {
     let client = Client::new(scene, build)?;
     let direct = format!("coap://127.0.0.1:{}/v", client.served.port + 1);

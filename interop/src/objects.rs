@@ -397,7 +397,8 @@ fn client_blocks(scene: &Scene, peer: &Peer) -> Check {
     wire::protected(&capture)
 }
 
-/// Checks an observation of the peer. The value is written while the peer observes it.
+/// Checks that the peer's client observes the resource `/v` of Tegmen's server, and receives each value that the test
+/// writes.
 fn client_observe(scene: &Scene, peer: &Peer) -> Check {
     let (_served, port, capture) = served(scene)?;
     let observer = peer.start(scene, &["observe", &uri(capture.port, "v"), "4"])?;

@@ -1,5 +1,5 @@
-//! Tegmen's end of a scenario. Most scenarios use the server and the client of the command line. If one session must
-//! carry several requests, a scenario uses the client of Tegmen's library ([`Library`]).
+//! Tegmen's client and server in the scenarios. Most scenarios use the server and the client of the command line. If
+//! one session must carry several requests, a scenario uses the client of Tegmen's library ([`Library`]).
 
 use crate::cell::{Check, Scene, free_port};
 use crate::process::Process;
@@ -25,7 +25,7 @@ pub(crate) struct Psk {
 }
 
 impl Psk {
-    /// Returns the identity and key that both sides have, unless a scenario needs others.
+    /// Returns the identity and key that the client and the server have, unless a scenario needs others.
     pub(crate) fn usual() -> Self {
         Self { identity: "Client_identity".to_owned(), key: "secretPSK".into() }
     }

@@ -243,7 +243,7 @@ pub(crate) fn source(path: &str) -> PathBuf {
 }
 
 /// Checks that all programs of the pairs `(program, package)` are installed. The error names the first missing program,
-/// and the command that installs it. If an absolute path is in place of a program, the file with this path must exist.
+/// and the command that installs it. A name that begins with `/` is the path of a file, which must exist.
 pub(crate) fn tools(needs: &[(&str, &str)]) -> Result<(), String> {
     let there = |name: &str| match name {
         LIBCLANG => has_libclang(),

@@ -269,8 +269,8 @@ fn client_well_known_core(scene: &Scene, peer: &Peer) -> Check {
     if printed.contains("</v>;rt=\"value\"") { Ok(()) } else { Err(format!("the client printed {printed:?}").into()) }
 }
 
-/// Checks an observation. The value is written while the client observes it. A client that cancelled the observation
-/// receives no later value.
+/// Checks that the peer's client observes the resource `/v` of Tegmen's server, and receives each value that the test
+/// writes. After the client has cancelled the observation, it receives no later value.
 fn client_observe(scene: &Scene, peer: &Peer) -> Check {
     let served = Served::start(scene, &Psk::usual())?;
     let capture = Capture::start((LOOPBACK, served.port + 1).into())?;

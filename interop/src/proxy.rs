@@ -280,7 +280,7 @@ fn aiocoap_observes_with_oscore(scene: &Scene, peer: &Built) -> Check {
 }
 
 /// Starts a client with the arguments `words`. Checks that it observes a resource of Tegmen's server at `port` while
-/// the resource is written.
+/// the test writes the resource.
 fn observes_writes(scene: &Scene, peer: &Built, port: u16, words: &[&str]) -> Check {
     let mut command = peer.command()?;
     command.args(words);

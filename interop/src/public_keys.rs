@@ -55,7 +55,7 @@ pub(crate) const ECDHE_PSK_CHACHA20: EcdhePsk = EcdhePsk {
 pub(crate) const PSK_CBC: Suite = Suite { name: "TLS_PSK_WITH_AES_128_CBC_SHA256", ours: "psk-cbc", rsa: false };
 
 /// A suite for peers that support no better suite. The client encrypts the premaster secret with the RSA key of the
-/// server. Both ends have certificates.
+/// server. The client and the server have certificates.
 pub(crate) const RSA_CBC: Suite = Suite { name: "TLS_RSA_WITH_AES_128_CBC_SHA", ours: "rsa-cbc", rsa: true };
 
 /// Order of encryption and MAC in records of [`PSK_CBC`] and [`RSA_CBC`].

@@ -138,7 +138,7 @@ pub(crate) fn resumed_in(datagrams: &[Datagram], by: By) -> Check {
     Ok(())
 }
 
-/// The type of a ClientKeyExchange in [`hello::messages`].
+/// The handshake type of a ClientKeyExchange (RFC 5246, section 7.4), as [`hello::messages`] returns it.
 const CLIENT_KEY_EXCHANGE: u8 = 16;
 
 /// Reports that a client cannot resume a session with Tegmen's server. `part` makes the client open a session with this

@@ -4,7 +4,7 @@ use crate::cell::{Check, Scene};
 use crate::ours::Psk;
 use std::net::SocketAddr;
 
-/// The peer's end of a session, which sends and receives application data.
+/// A session at the peer, over which the peer sends and receives application data.
 pub(crate) trait Plaintext {
     /// Sends `message` in one record, without other messages.
     fn send(&mut self, message: &[u8]) -> Result<(), String>;

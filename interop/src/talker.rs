@@ -47,7 +47,7 @@ struct Peer {
     connection_id: bool,
     knows: Knows,
     /// True if there are scenarios with this peer over faulty networks. The program of the peer then takes the maximum
-    /// size of its datagrams as an argument after the key.
+    /// size of its datagrams as an argument after the argument KEY.
     over_networks: bool,
     /// The means by which the peer resumes sessions.
     resumes: &'static [By],

@@ -14,7 +14,7 @@ use tegmen::coap::{Code, MessageRef};
 use tegmen_bench_line::Failure;
 use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GROUPS, GroupKeys, JoinRequest};
 
-/// Minimum ratio of the rate of joins to the rate of introspections.
+/// Lower limit for the rate of joins, divided by the rate of introspections.
 const JOINS_MIN: f64 = 0.3;
 /// Number of members of the large group.
 const LARGE: u32 = 1_000;

@@ -25,7 +25,7 @@ use tegmen_host::provider::HostCrypto;
 
 /// Number of other members with which the measured member exchanges records.
 pub(super) const MANY: usize = 64;
-/// Minimum ratio of the rate of group records to the rate of the records of DTLS sessions.
+/// Lower limit for the rate of group records, divided by the rate of records of DTLS sessions.
 const RECORDS_MIN: f64 = 0.9;
 /// Lengths of the content, in bytes.
 pub(super) const SIZES: [usize; 2] = [16, 64];

@@ -1,5 +1,5 @@
-//! The image `blink_server` for a simulator: the mote has no clock of its own, but receives the time from the simulator
-//! over the serial line.
+//! The image `blink_server` for a simulator: the mote does not use its own clock, but receives the time from the
+//! simulator over the serial line.
 #![no_std]
 #![no_main]
 

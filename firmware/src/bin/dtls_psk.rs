@@ -39,7 +39,7 @@ fn run() -> Option<()> {
     pair.speak()
 }
 
-/// Makes an endpoint. Both ends use this function, so that it is in the image once.
+/// Makes an endpoint. This function makes both the client and the server, so that its code is in the image once.
 fn endpoint(cx: &mut Cx<'_, Provider>, table: &'static mut Table) -> Endpoint<&'static mut Table, Either> {
     Endpoint::new(cx, table, Config::default())
 }

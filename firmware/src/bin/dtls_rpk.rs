@@ -1,6 +1,6 @@
 //! Two DTLS endpoints in one image with raw public keys (RFC 7250) on both sides. The handshake has a key agreement,
-//! which both endpoints sign with ECDSA over secp256r1. A record in each direction follows. Each end trusts only one
-//! public key.
+//! which both endpoints sign with ECDSA over secp256r1. A record in each direction follows. Each endpoint trusts only
+//! one public key.
 #![no_std]
 #![no_main]
 

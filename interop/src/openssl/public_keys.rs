@@ -97,7 +97,7 @@ fn server_mutual(scene: &Scene, suite: Suite, more: &[&str]) -> Check {
     asked(scene, server(scene, suite, more)?, suite)
 }
 
-/// Checks a request of `tegmen put` to the server. Both ends have certificates.
+/// Checks a request of `tegmen put` to `s_server`. The client and the server have certificates.
 fn asked(scene: &Scene, mut server: Server, suite: Suite) -> Check {
     let uri = format!("coaps://{}/question", server.address);
     let words = [&["put", &uri, "a blink", "--suites", suite.ours], &AS_DEVICE[..]].concat();

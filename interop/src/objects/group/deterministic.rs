@@ -1,5 +1,5 @@
-//! Deterministic requests (draft-ietf-core-cacheable-oscore-02). One end is Tegmen, and the other end is aiocoap. In
-//! one scenario a Python program opens all messages.
+//! Deterministic requests (draft-ietf-core-cacheable-oscore-02). In most scenarios one endpoint is Tegmen, and the
+//! other is aiocoap. In one scenario a Python program decrypts the messages of three Tegmen members.
 
 use super::{
     Member, OURS, Pending, Protection, ROOM, SHARED, THEIRS, THIRD, answering, debug, id, is_read, message, receive,
