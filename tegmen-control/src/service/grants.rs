@@ -5,7 +5,6 @@
 use crate::audit::{AuditLog, NotWritten, Record, Records, Then};
 use crate::state::{AcceptedSession, ManySessions, State};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -23,18 +22,28 @@ pub(super) struct Grants {
 struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// The number of grants that the thread has taken from the queue and whose callers have no result yet.
-    in_progress: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Batch>,
+    /// The number of grants in `waiting`.
+    count: usize,
+    /// The number of waiting grants that is enough for the next commit.
+    enough: usize,
+    /// True from the beginning of a commit until the lines of its grants are durable in the audit log, or until the commit
+    /// or the write of the lines has failed.
+    in_progress: bool,
     /// An empty batch whose memory is used again.
     spare: Batch,
-    /// The number of waiting grants at which the thread begins the next commit without waiting for further grants.
-    enough: usize,
     closing: bool,
+}
+
+impl Queue {
+    /// Returns true if the next commit can begin now.
+    const fn is_due(&self) -> bool {
+        !self.in_progress && self.count > 0 && (self.closing || self.count >= self.enough)
+    }
 }
 
 /// The grants that one commit makes durable.
@@ -65,16 +74,16 @@ impl Grants {
     /// are durable, or when storing one of them has failed. `then` must return quickly. `now` is in seconds since 1970.
     pub(super) fn push(&self, session: &AcceptedSession, now: u64, record: &Record, then: Then) {
         let mut queue = self.shared.lock();
-        let is_first = queue.waiting.is_empty();
         let last = queue.waiting.pop_back_if(|batch| batch.sessions.has_room());
         let mut batch = last.unwrap_or_else(|| std::mem::take(&mut queue.spare));
         batch.sessions.add(session);
         batch.records.push(record, Some(then));
         batch.now = now;
-        let is_full = batch.records.len() == queue.enough;
         queue.waiting.push_back(batch);
+        queue.count = queue.count.saturating_add(1);
+        let begins = queue.is_due() && queue.count == queue.enough.max(1);
         drop(queue);
-        if is_first || is_full {
+        if begins {
             self.shared.changed.notify_one();
         }
     }
@@ -96,29 +105,10 @@ impl Shared {
     }
 
     fn run<S: Store>(self: &Arc<Self>, runtime: &Runtime, state: &State<S>, audit: &AuditLog) {
-        // The grants that were in flight at the last commit. Each caller whose grant was answered comes again, so the next grant
-        // waits for as many others, and one commit serves all of them.
-        let mut expected = 0;
-        loop {
-            let is_idle = |queue: &mut Queue| !queue.closing && queue.waiting.is_empty();
-            let mut queue = self.changed.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
-            if expected >= MANY {
-                let enough = expected.min(MOST_GATHERED);
-                queue.enough = enough;
-                let is_small = |queue: &mut Queue| {
-                    !queue.closing && queue.waiting.front().is_some_and(|batch| batch.records.len() < enough)
-                };
-                let gathered = self.changed.wait_timeout_while(queue, GATHERING, is_small);
-                queue = gathered.unwrap_or_else(PoisonError::into_inner).0;
-            }
-            let Some(mut batch) = queue.waiting.pop_front() else { return };
-            drop(queue);
+        while let Some(mut batch) = self.next() {
             let count = batch.records.len();
-            expected = self.in_progress.fetch_add(count, Ordering::Relaxed).saturating_add(count);
             let shared = Arc::clone(self);
-            batch.records.after_last(move || {
-                shared.in_progress.fetch_sub(count, Ordering::Relaxed);
-            });
+            batch.records.after_last(move || shared.end(count));
             match runtime.block_on(state.bind_many(&batch.sessions, batch.now)) {
                 Ok(()) => audit.write_all(&mut batch.records),
                 Err(error) => {
@@ -136,11 +126,52 @@ impl Shared {
             self.lock().spare = batch;
         }
     }
+
+    /// Waits until the next commit can begin, and returns its grants. Returns `None` if no grant waits and the owner is being
+    /// dropped.
+    fn next(&self) -> Option<Batch> {
+        let mut queue = self.lock();
+        while !queue.is_due() {
+            if queue.closing && queue.count == 0 {
+                return None;
+            }
+            let gathers = queue.in_progress || queue.enough > 1;
+            queue = if gathers {
+                let is_early = |queue: &mut Queue| !queue.is_due();
+                let (mut queue, waited) =
+                    self.changed.wait_timeout_while(queue, GATHERING, is_early).unwrap_or_else(PoisonError::into_inner);
+                if waited.timed_out() && !queue.in_progress {
+                    queue.enough = 0;
+                }
+                queue
+            } else {
+                self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner)
+            };
+        }
+        queue.in_progress = true;
+        let batch = queue.waiting.pop_front()?;
+        queue.count = queue.count.saturating_sub(batch.records.len());
+        Some(batch)
+    }
+
+    /// Ends a commit of `count` grants, whose callers have their results. Many callers send their next request when they have
+    /// their result. So the next commit waits for as many grants as waited or were in progress now, and serves all of them.
+    fn end(&self, count: usize) {
+        let mut queue = self.lock();
+        queue.in_progress = false;
+        let expected = queue.count.saturating_add(count);
+        queue.enough = if expected < MANY { 0 } else { expected.min(MOST_GATHERED) };
+        let begins = queue.is_due() || queue.closing;
+        drop(queue);
+        if begins {
+            self.changed.notify_one();
+        }
+    }
 }
 
-/// Maximum time for which a grant waits for further grants.
-const GATHERING: Duration = Duration::from_millis(2);
-/// If fewer grants than this are in progress after a commit, the next grant does not wait for further grants.
+/// Maximum time for which a grant waits for further grants. The time begins after the previous commit in the store.
+const GATHERING: Duration = Duration::from_millis(10);
+/// If the last commit had fewer grants than this, the next grant does not wait for further grants.
 const MANY: usize = 8;
 /// If at least this number of grants wait, they are committed immediately, without a pause for further grants.
 const MOST_GATHERED: usize = 256;
