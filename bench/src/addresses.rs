@@ -572,7 +572,8 @@ impl Clients {
                 };
                 return Err(question.refused(name, &message));
             }
-            if message.message_type() == MessageType::Confirmable {
+            // An echo server returns the request, which needs no acknowledgement.
+            if message.message_type() == MessageType::Confirmable && !message.code().is_request() {
                 let acknowledgement = empty_message(MessageType::Acknowledgement, message.message_id());
                 let mut out = Outbox::new();
                 let datagram = if let Speaker::Dtls(session) = &mut client.speaker {

@@ -9,6 +9,7 @@
 use crate::{
     Options,
     blocks::Blocks,
+    echo,
     load::{Answer, Load, VALUE, WINDOW},
     observe::Observe,
     ours,
@@ -16,7 +17,6 @@ use crate::{
     server::{Beside, Process, libcoap_command},
 };
 use std::{
-    env,
     path::Path,
     time::{Duration, Instant},
 };
@@ -119,10 +119,7 @@ impl Kind<'_> {
                 typed.or_else(|| ours::serve_command(port, &[EXAMPLE], &[]))
             }
             Self::Base(programs) => ours::serve_command_in(programs, port, &[EXAMPLE], &[]),
-            Self::Echo => {
-                let exe = env::current_exe().ok()?;
-                Some(vec![exe.to_string_lossy().into_owned(), "echo".into(), format!("127.0.0.1:{port}")])
-            }
+            Self::Echo => echo::command(port).ok(),
             Self::Libcoap(library) => Some(libcoap_command(library, port, &[])),
         }
     }

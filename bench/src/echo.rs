@@ -4,9 +4,15 @@
 //! The echo server uses no segmentation offload. So a server that uses segmentation offload may need less CPU time than
 //! the echo server.
 
-use crate::mmsg::Batch;
-use std::net::UdpSocket;
+use crate::{failure::failure, mmsg::Batch};
+use std::{env, net::UdpSocket};
 use tegmen_bench_line::Failure;
+
+/// Returns the command line that starts the echo server at this port of 127.0.0.1.
+pub(crate) fn command(port: u16) -> Result<Vec<String>, Failure> {
+    let exe = env::current_exe().map_err(failure)?;
+    Ok(vec![exe.to_string_lossy().into_owned(), "echo".into(), format!("127.0.0.1:{port}")])
+}
 
 /// Returns every datagram to its sender, until the process is killed.
 pub(crate) fn run(address: &str) -> Result<(), Failure> {

@@ -7,7 +7,7 @@
 use crate::{
     Options,
     addresses::{Clients, PATH, Question, WARM_UP_COMPILED, Way},
-    californium,
+    californium, echo,
     load::VALUE,
     ours,
     program::python,
@@ -47,7 +47,7 @@ fn scene(what: What, origin: &Process, options: &Options, report: &mut Report) -
                 report.absent.push(Absent { name: kind.name(), reason, install: kind.install().into() });
                 let row = Row::new(what.operation(), kind.name(), UNIT, None);
                 // The bound is in the results, and does not make the command fail.
-                let judged = Judged { binds: false, ..row.judge_bound(bound) };
+                let judged = bound.map_or(row.judged, |bound| Judged { binds: false, ..row.judge_bound(bound) });
                 report.rows.push(Row { more_is_better: true, judged, ..row });
             }
         }
@@ -61,8 +61,8 @@ fn scene(what: What, origin: &Process, options: &Options, report: &mut Report) -
         }
     }
     for mut row in samples.rows() {
-        let bound = what.kinds().iter().find(|(kind, _)| kind.name() == row.peer_name);
-        row.judged = bound.map_or(row.judged, |(_, bound)| row.judge_bound(*bound));
+        let bound = what.kinds().iter().find(|(kind, _)| kind.name() == row.peer_name).and_then(|(_, bound)| *bound);
+        row.judged = bound.map_or(row.judged, |bound| row.judge_bound(bound));
         report.rows.push(row);
     }
     for Server { kind, lost, .. } in servers.iter().filter(|server| server.lost > 0) {
@@ -84,12 +84,14 @@ impl What {
         format!("GET of 16 bytes through a proxy, {from}, {CLIENTS} addresses")
     }
 
-    /// Returns the servers that are compared if the answers come from the source `self`. Each server has a factor:
-    /// Tegmen must be at least this many times as fast as the server.
-    const fn kinds(self) -> &'static [(Kind, f64)] {
+    /// Returns the servers that are compared if the answers come from the source `self`. A server has a factor if Tegmen
+    /// must be at least this many times as fast as the server.
+    const fn kinds(self) -> &'static [(Kind, Option<f64>)] {
         match self {
-            Self::Hits => &[(Kind::Ours, 1.0), (Kind::Libcoap, 2.0), (Kind::Californium, 5.0)],
-            Self::Misses => &[(Kind::Ours, 1.0), (Kind::Aiocoap, 3.0), (Kind::Californium, 3.0)],
+            Self::Hits => {
+                &[(Kind::Ours, None), (Kind::Libcoap, Some(2.0)), (Kind::Californium, Some(5.0)), (Kind::Echo, None)]
+            }
+            Self::Misses => &[(Kind::Ours, None), (Kind::Aiocoap, Some(3.0)), (Kind::Californium, Some(3.0))],
         }
     }
 }
@@ -102,6 +104,8 @@ enum Kind {
     Libcoap,
     Californium,
     Aiocoap,
+    /// A server that returns each datagram to its sender. It shows the cost of the system calls.
+    Echo,
 }
 
 impl Kind {
@@ -111,6 +115,7 @@ impl Kind {
             Self::Libcoap => "libcoap-notls",
             Self::Californium => "californium",
             Self::Aiocoap => "aiocoap",
+            Self::Echo => "udp-echo",
         }
     }
 
@@ -120,6 +125,7 @@ impl Kind {
             Self::Libcoap => "apt-get install libcoap3-bin",
             Self::Californium => californium::INSTALL,
             Self::Aiocoap => "bench/setup.sh aiocoap",
+            Self::Echo => "nothing, it is part of this program",
         }
     }
 
@@ -134,6 +140,7 @@ impl Kind {
                 ours::serve_command(port, &[], &options).ok_or_else(ours::missing)?
             }
             Self::Libcoap => libcoap_command("notls", port, &[]),
+            Self::Echo => echo::command(port)?,
             Self::Californium => californium::proxy_command(port, PATH, &format!("{uri}/{PATH}"))?,
             Self::Aiocoap => {
                 let options = format!(
@@ -151,7 +158,7 @@ impl Kind {
     fn path(self) -> String {
         match self {
             Self::Ours | Self::Aiocoap => format!("{HOUSE}/{PATH}"),
-            Self::Libcoap | Self::Californium => PATH.to_owned(),
+            Self::Libcoap | Self::Californium | Self::Echo => PATH.to_owned(),
         }
     }
 }
@@ -175,6 +182,9 @@ impl Server {
         let clients = Clients::new(&process, Way::Plain, CLIENTS)?;
         clients.await_server(&process)?;
         let mut server = Self { kind, what, process, clients, asked: 0, lost: 0 };
+        if kind == Kind::Echo {
+            server.clients.is_answer = |_| true;
+        }
         if kind == Kind::Libcoap {
             server.clients.put()?;
         }
