@@ -228,7 +228,7 @@ fn group_operations<S: Store>() -> Vec<Operation<S>> {
         ),
         operation(
             (Method::POST, GROUPS, write),
-            ("createGroup", "Creates a group, with its first members and their files."),
+            ("createGroup", "Creates a group. If the request names members, admits them and returns a file for each."),
             creates(groups::new_group, groups::create),
             &[
                 Code::NoGroups,

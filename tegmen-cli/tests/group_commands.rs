@@ -119,7 +119,7 @@ fn a_group_with_signatures_has_members_that_join_by_themselves() {
     let shown: Value = serde_json::from_str(&operator.succeeds("root.key", "group show lamps --json")).unwrap();
     assert_eq!(shown["config"]["signature"], "ed25519");
     let add = "group add lamps hall --address fd00::1 --output hall.member";
-    operator.fails("root.key", add, 1, "let the device join by itself");
+    operator.fails("root.key", add, 1, "let the device send its own join request");
     let create = "group create doors --address [ff15::2]:5684 --signature p256 --sender switch --output-dir members";
     operator.fails("root.key", create, 1, "switch has shown no public key");
     assert!(!scene.0.join("hall.member").exists() && !scene.0.join("members/switch.member").exists());

@@ -58,7 +58,7 @@ pub enum Refusal {
     #[error("the publisher took this token before")]
     Used,
     /// The publisher does not have the resources for another session.
-    #[error("the publisher has not the resources for another session: ask again in {seconds} s")]
+    #[error("the publisher has no resources for another session: ask again in {seconds} s")]
     Busy {
         /// Seconds after which one of the tokens in use expires, so that the server may ask again.
         seconds: u32,

@@ -42,7 +42,9 @@ pub enum ServiceError {
     #[error(transparent)]
     Audit(#[from] NotWritten),
     /// No session with this identity was accepted.
-    #[error("no session identity {0} was accepted: correct it, or nothing is left to revoke")]
+    #[error(
+        "the server has accepted no session identity {0}: correct the identity; if it is right, there is nothing to revoke"
+    )]
     UnknownSession(String),
 }
 

@@ -142,7 +142,9 @@ pub enum StateError {
     #[error("there is a device of the name {0}: choose another name")]
     NameTaken(String),
     /// Another device has this certificate or raw public key.
-    #[error("another device has the certificate or key with the SHA-256 {0}: one of the two is enough")]
+    #[error(
+        "another device already has the certificate or key with the SHA-256 {0}: give this device its own key, or remove the other device"
+    )]
     DigestTaken(String),
     /// There is no device of this name.
     #[error("there is no device of the name {0}: add it, or correct the name")]

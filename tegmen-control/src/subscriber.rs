@@ -95,7 +95,7 @@ pub enum NotGranted {
     /// The server refuses the request. It does not give the reason to the subscriber.
     #[error(
         "the access control server refuses: its audit log has the reason. It grants only what its policy gives this subscriber at \
-         an enabled publisher, and the key of a session once"
+         an enabled publisher, and it gives the key of a session only once"
     )]
     Refused,
     /// The server has no enabled device for the subscriber.

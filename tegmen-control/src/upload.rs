@@ -65,7 +65,7 @@ impl Drop for Place<'_> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotTaken {
     /// The publisher does not have the resources for another session.
-    #[error("it has not the resources, and answers 5.03")]
+    #[error("it has no resources for another session, and answers 5.03")]
     Busy {
         /// Seconds after which the server may ask again.
         seconds: u32,

@@ -125,14 +125,16 @@ pub enum ContextError {
     #[error("{0}")]
     Group(String),
     /// Another process uses the context.
-    #[error("{dir}: another process uses this context; end it first, two would use the same nonces")]
+    #[error(
+        "{dir}: another process uses this context; end that process first, because two processes would use the same nonces"
+    )]
     InUse {
         /// The directory.
         dir: String,
     },
     /// The stored sequence numbers cannot be trusted.
     #[error(
-        "{dir}: {why}; its use could repeat nonces. `tegmen oscore recover {dir}` moves it past everything that may have been used"
+        "{dir}: {why}; further messages could repeat nonces. `tegmen oscore recover {dir}` sets the next sequence number above each one that may have been used"
     )]
     Numbers {
         /// The directory.
@@ -162,7 +164,7 @@ pub enum ContextError {
     },
     /// The request names a member of a group, but the directory contains a context between two endpoints, which has no
     /// members.
-    #[error("{dir}: this context is of two ends, so {member} cannot be asked: leave the name of a member out")]
+    #[error("{dir}: this context is between two endpoints and has no members: leave out the name {member}")]
     NoGroup {
         /// The directory.
         dir: String,

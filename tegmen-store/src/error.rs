@@ -22,7 +22,9 @@ pub enum StateError {
         mode: u32,
     },
     /// Another process uses the file.
-    #[error("{file}: another process uses this state; end it first, two would use the same nonces")]
+    #[error(
+        "{file}: another process uses this state; end that process first, because two processes would use the same nonces"
+    )]
     InUse {
         /// The path of the file.
         file: String,

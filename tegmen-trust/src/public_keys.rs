@@ -209,7 +209,9 @@ impl std::fmt::Debug for PublicKeys {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotOurs {
     /// There is no certificate, or it does not parse.
-    #[error("no certificate that can be read: give a PEM file with ours first, then those that issued it")]
+    #[error(
+        "the file has no certificate that can be read: give a PEM file with the own certificate first, then the certificates of its issuers"
+    )]
     Malformed,
     /// The key in the certificate differs from the private key.
     #[error("the private key is not that of the first certificate: give the key it was issued for")]

@@ -238,13 +238,13 @@ pub enum GroupError {
     },
     /// The records of the group have signatures, and the member has given no public key.
     #[error(
-        "the records of the group have signatures, and {0} has shown no public key: let the device join by itself, so that its \
-         private key stays there"
+        "the records of the group have signatures, and {0} has shown no public key: let the device send its own join request with its \
+         public key"
     )]
     NoPublicKey(String),
     /// The group has the protocol Axiom and the request is for a Group OSCORE group, or the reverse.
     #[error(
-        "the group {0} has another protocol, Axiom or Group OSCORE, than the request: let the device join with the other one"
+        "the group {0} and the request have different protocols, Axiom and Group OSCORE: let the device join with the protocol of the group"
     )]
     OtherProtocol(String),
     /// The credential of the device has the name of another device, or another device has the credential.

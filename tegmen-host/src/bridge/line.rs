@@ -31,7 +31,7 @@ pub enum LineError {
     #[error("{0} is neither a serial device nor a UNIX socket nor HOST:PORT; is the mote plugged in, or QEMU started?")]
     Missing(String),
     /// The path names neither a serial device nor a UNIX socket.
-    #[error("{0} is no serial device and no UNIX socket; an image to be run goes with --image")]
+    #[error("{0} is neither a serial device nor a UNIX socket; to run a firmware image in QEMU, use --image")]
     WrongKind(String),
     /// The serial device or the socket exists, but cannot be used.
     #[error("{line} cannot be opened: {source}{}", advice(.source))]

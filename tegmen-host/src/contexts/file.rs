@@ -59,8 +59,7 @@ struct Text {
 
 /// Maximum number of bytes of an ID Context. Each mote can store an ID Context of this length.
 const LONGEST_ID_CONTEXT: usize = 16;
-const NOT_OF_TWO_ENDS: &str =
-    "it is the context of a member of a group: use one of two ends here, made with `tegmen oscore new`";
+const NOT_OF_TWO_ENDS: &str = "it is the context of a member of a group: use a context between two endpoints here, which `tegmen oscore new` makes";
 /// Minimum number of bytes of a Master Secret.
 const MIN_SECRET: usize = 16;
 

@@ -33,7 +33,9 @@ pub enum MembershipError {
         why: String,
     },
     /// Another process uses the membership.
-    #[error("{dir}: another process uses this membership; end it first, two would use the same nonces")]
+    #[error(
+        "{dir}: another process uses this membership; end that process first, because two processes would use the same nonces"
+    )]
     InUse {
         /// The directory.
         dir: String,
@@ -80,7 +82,7 @@ pub enum MembershipError {
     /// or program also has keys of this member.
     #[error(
         "the controller has admitted this member of the group {group} again, so another directory or program has its keys, and \
-         two would use the same nonces: end the other one and join again, or give each its own credentials"
+         two programs with these keys would use the same nonces: end the other program and join again, or give each its own credentials"
     )]
     AdmittedAgain {
         /// The name of the group.

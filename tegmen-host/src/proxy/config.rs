@@ -129,7 +129,7 @@ pub enum ReverseError {
     #[error(transparent)]
     Uri(#[from] UriError),
     /// The URI of the origin has a path or a query.
-    #[error("{0}: an origin has no path; its resource /b is /PATH/b here")]
+    #[error("{0}: an origin has no path; the proxy serves the resource /b of the origin at /PATH/b")]
     Path(String),
 }
 

@@ -38,7 +38,7 @@ pub enum VirtualHostError {
     #[error(transparent)]
     Uri(#[from] UriError),
     /// The URI has a path or a query.
-    #[error("{0}: an origin has no path; its resource /a is /a of this host")]
+    #[error("{0}: an origin has no path; the proxy serves the resource /a of the origin at /a of this host")]
     Path(String),
 }
 

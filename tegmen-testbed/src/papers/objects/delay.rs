@@ -394,8 +394,8 @@ const PROTOCOLS: [(Protection, &str); 6] = [
     (Protection::CoapDtls, "coap_dtls"),
 ];
 /// The reason why the median of NDN can differ from the value in the paper's text about figure 9.
-const ROUNDED: &str = "the text has 11 ms where table III has 11.95, and 13 where that has 13.48, for which the time of the operating \
-                       system is chosen; ours is within 10 % of table III";
+const ROUNDED: &str = "the text of the paper has 11 ms and 13 ms, its table III has 11.95 ms and 13.48 ms; the time of the operating \
+                       system is chosen for 13.48 ms; ours is within 10 % of table III";
 /// Maximum difference between the simulated medians and those of the paper, in percent.
 const MEDIAN_PERCENT: f64 = 10.0;
 const STEADY: &str = "steady";
