@@ -3,7 +3,7 @@
 /// A replay window: records which of the last 64 sequence numbers of a peer were accepted.
 #[derive(Debug, Clone)]
 pub struct ReplayWindow {
-    /// One more than the highest accepted sequence number. This sequence number and all higher ones are new.
+    /// The highest accepted sequence number plus one. All sequence numbers from this one on are new.
     next: u64,
     /// Bit `i` is set if the sequence number `next - 1 - i` was accepted.
     seen: u64,

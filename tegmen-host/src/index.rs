@@ -67,8 +67,8 @@ impl Index {
         prefetch(&self.slots[self.home(tag)]);
     }
 
-    /// Returns the position in the first slot for `tag`, which is usually the right position. Returns `u32::MAX` if the
-    /// slot is empty.
+    /// Returns the position that the first slot for `tag` contains. This is usually the position that the caller
+    /// searches. Returns `u32::MAX` if the slot is empty.
     #[inline]
     pub(crate) fn guess(&self, tag: Tag) -> u32 {
         // Zero is an empty slot.

@@ -97,7 +97,8 @@ impl Fib for Routes<'_> {
 #[derive(Debug)]
 struct Place<const NAME: usize, const ASKED: usize, const SENT: usize> {
     entry: Entry<FixedList<InRecord<()>, ASKED>, FixedList<OutRecord, SENT>>,
-    /// The time between the expiry of the timer and the expiry of the Interest, in units of [`Tick`].
+    /// The time from the expiry of the entry's timer ([`Pit::set_timer`]) to the expiry of the Interest, in units of
+    /// [`Tick`].
     timer: u16,
     matches: Matches,
     len: u8,
@@ -136,10 +137,10 @@ impl Matches {
 /// `ASKED` faces that wait for it, and is sent to at most `SENT` next hops. After the removal of an Interest, the table
 /// remembers its nonces, at most `DEAD` in total.
 ///
-/// Interests with parameters or with a ForwardingHint are not accepted. The table stores the timer of an Interest as
-/// the time between the expiry of the timer and the expiry of the Interest. This time is at most 67 seconds. So an
-/// Interest with a longer lifetime is retransmitted only in its last 67 seconds. The Interests of one face can use at
-/// most three quarters of the table.
+/// Interests with parameters or with a ForwardingHint are not accepted. Each Interest has a timer for its next
+/// retransmission. The table stores the time from the expiry of the timer to the expiry of the Interest, at most 67
+/// seconds. So an Interest with a longer lifetime is retransmitted only in its last 67 seconds. The Interests of one
+/// face can use at most three quarters of the table.
 #[derive(Debug)]
 pub struct FixedPit<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize> {
     places: [Option<Place<NAME, ASKED, SENT>>; N],

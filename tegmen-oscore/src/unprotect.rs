@@ -198,8 +198,8 @@ impl<N: Naming> SecurityContext<N> {
     /// replay window. Adds the sequence number to the window only after the tag is verified.
     ///
     /// # Errors
-    /// [`UnprotectError`]. The context is then unchanged, unless the message was authentic, but its content is not a
-    /// valid message.
+    /// [`UnprotectError`]. The context is then unchanged, with one exception: if the message is authentic but its
+    /// content is not a valid message, the replay window has accepted the sequence number.
     #[inline(never)]
     pub fn unprotect_request<'r, C: Crypto>(
         &mut self,

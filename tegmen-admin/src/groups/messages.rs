@@ -117,7 +117,7 @@ fn suite_name(config: &GroupConfig) -> &'static str {
     SUITES.iter().find(|(suite, _)| *suite == config.suite).map_or("", |(_, name)| name)
 }
 
-/// A group to be created. The form of the request is checked.
+/// A group to be created, from a request whose fields [`Wanted::check`] has checked.
 pub(crate) struct Creation {
     pub(crate) name: String,
     pub(crate) config: GroupConfig,

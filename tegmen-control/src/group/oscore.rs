@@ -35,7 +35,7 @@ pub(super) const STALE_SETS: usize = 8;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OscoreMember {
-    /// The number of the Sender ID; `None` for a monitor. No other member has or had this number.
+    /// The Sender ID as an integer; `None` for a monitor. No other member has or had this Sender ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u32>,
     /// The number of the roles: the sum of 2 for a requester, 4 for a responder and 8 for a monitor.
@@ -58,7 +58,7 @@ impl OscoreMember {
         names.into_iter().filter(move |(role, _)| roles & role != 0).map(|(_, name)| name)
     }
 
-    /// Makes the record of a new member of a Group OSCORE group. `id` is the number of its Sender ID.
+    /// Makes the record of a new member of a Group OSCORE group. `id` is its Sender ID as an integer.
     pub(super) fn of(credential: Option<&[u8]>, roles: Roles, id: u32) -> Self {
         let credential = credential.filter(|_| !roles.monitor).map(to_hex);
         Self { id: (!roles.monitor).then_some(id), roles: roles.number() as u8, credential }

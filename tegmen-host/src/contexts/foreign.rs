@@ -152,7 +152,7 @@ fn write(path: &Path, text: &str) -> Result<(), ContextError> {
 
 type Lookup<'a> = Box<dyn Fn(&str) -> Option<Vec<u8>> + 'a>;
 
-/// The values of a foreign file by their names.
+/// The values of a file of another OSCORE implementation, by their names.
 struct Values<'a> {
     file: String,
     value: Lookup<'a>,

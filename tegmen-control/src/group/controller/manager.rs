@@ -114,8 +114,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Gives a member of a Group OSCORE group another Sender ID. The next epoch begins. Returns the Sender ID.
     ///
     /// # Errors
-    /// The errors of [`Self::admit`], [`GroupError::NoMember`], [`GroupError::OtherProtocol`]; [`GroupError::NoSenderId`]
-    /// for a monitor, which has no Sender ID.
+    /// [`GroupError::NoSenderId`] for a monitor, which has no Sender ID. [`GroupError::NoMember`] for an unknown member,
+    /// [`GroupError::OtherProtocol`] for a group that does not use Group OSCORE, and the errors of [`Self::admit`].
     pub async fn renew_sender_id(&self, group: &str, member: &str) -> Result<(Rekeying, Vec<u8>), GroupError> {
         let rekeying = self.change(group, |group, _| {
             group.require(Protocol::Oscore)?;
