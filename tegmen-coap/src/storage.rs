@@ -1,5 +1,5 @@
 //! The memory of the message layer as a trait. A mote has arrays in the entry of each peer. A host has one pool of
-//! bytes for all peers of a shard. A shard is a task of the server, and has its own sockets.
+//! bytes for all peers of a shard. A shard is a thread of the server with its own sockets.
 
 mod fixed;
 

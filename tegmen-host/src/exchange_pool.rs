@@ -1,4 +1,4 @@
-//! The state of the CoAP message layer (RFC 7252, section 4) for all peers of one shard (a task of a server with its
+//! The state of the CoAP message layer (RFC 7252, section 4) for all peers of one shard (a thread of a server with its
 //! own sockets). One pool of bytes contains two kinds of messages: the replies, which the endpoint sends again if a
 //! peer repeats its message, and the messages that wait for an acknowledgement.
 //!
@@ -53,7 +53,7 @@ const LIFETIME: u32 = ((EXCHANGE_LIFETIME.as_secs() * 1_000_000) >> 10) as u32;
 /// One second in ticks of 1024 microseconds.
 const SECOND: u32 = 1_000_000 >> 10;
 
-/// The replies, and the messages that wait for an acknowledgement, of all peers of one shard (a task of a server).
+/// The replies, and the messages that wait for an acknowledgement, of all peers of one shard (a thread of a server).
 pub struct ExchangePool {
     segments: Segments,
     /// Replies that are kept until they expire, because they answer requests that must not be executed twice. Replies

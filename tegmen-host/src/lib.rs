@@ -1,6 +1,6 @@
 //! Tegmen on an operating system: UDP sockets that receive in batches, a peer table for millions of sessions,
-//! credentials from a file, a client, and a CoAP server. The server is divided into shards, which are tasks with their
-//! own sockets, usually one for each core.
+//! credentials from a file, a client, and a CoAP server. The server is divided into shards. A shard is a thread with
+//! its own sockets. There is usually one shard for each core.
 //!
 //! * [`server`] answers requests: give it addresses, [`credentials`] and an application.
 //! * [`client`] sends requests.

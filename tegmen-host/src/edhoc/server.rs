@@ -1,4 +1,4 @@
-//! The EDHOC responder of a server. All shards of the server, which are tasks with their own sockets, share the
+//! The EDHOC responder of a server. All shards of the server, which are threads with their own sockets, share the
 //! responder.
 
 use super::context_of;
@@ -56,7 +56,7 @@ struct Shared {
     identity: Identity,
     peers: Vec<(EdhocPeer, Principal)>,
     state: Mutex<State>,
-    /// The crypto provider for a message_3 in an OSCORE request. The shard (task of the server) that received the
+    /// The crypto provider for a message_3 in an OSCORE request. The shard (thread of the server) that received the
     /// request verifies this message itself, without the thread of the responder.
     crypto: Mutex<HostCrypto>,
     contexts: AgreedContexts,

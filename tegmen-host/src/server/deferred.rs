@@ -1,5 +1,5 @@
-//! Requests for which the response is deferred. Each shard (a task of a server with its own sockets) has a list of such
-//! requests.
+//! Requests for which the response is deferred. Each shard (a thread of a server with its own sockets) has a list of
+//! these requests.
 
 use super::bodies::Share;
 use super::oscore::OscoreExchange;

@@ -34,7 +34,7 @@ impl Changes {
         paths.insert(path.into());
     }
 
-    /// Sends a command to the shard (a task of the server) that takes the changed paths from this value.
+    /// Sends a command to the shard (a thread of the server) that takes the changed paths from this value.
     pub(super) fn send(&self, command: Command) {
         // This fails only if the server ended meanwhile, and then no shard needs the command.
         let _ = self.commands.send(command);

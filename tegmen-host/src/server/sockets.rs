@@ -82,7 +82,7 @@ pub(super) struct Sockets<'a> {
 
 impl<'a> Sockets<'a> {
     /// Binds the addresses of the server, or matches the inherited sockets with them. Each runtime runs one shard,
-    /// which is a task of the server with its own sockets.
+    /// which is a thread of the server with its own sockets.
     ///
     /// # Errors
     /// [`StartError::Bind`], [`StartError::Inherit`].
