@@ -235,8 +235,8 @@ impl Crowd {
         Ok(spent / count as f64)
     }
 
-    /// Lets the alarm of every session fire once, and sets it again. Returns the mean CPU time for an alarm, and the
-    /// longest CPU time for [`PART`] alarms, in nanoseconds.
+    /// Lets the alarm of every session fire once, and sets it again. The alarms fire in batches of [`PART`] alarms.
+    /// Returns the mean CPU time for one alarm, and the longest CPU time for one batch, in nanoseconds.
     fn alarms(&mut self) -> Result<Alarms, Failure> {
         let Node { endpoint, now, .. } = &mut self.stack.server.borrow_mut().node;
         let (mut longest, mut rung) = (0.0_f64, 0);

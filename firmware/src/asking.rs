@@ -69,8 +69,9 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Creates the state before the first request. If the requests are not protected, choose the number of the first
-    /// request at random (RFC 7252, section 5.3.1).
+    /// Creates the state of a sender that has sent no request yet. `first` is the number of the first request. The Token
+    /// of a request is made from its number. If the requests are not protected, choose `first` at random, so that an
+    /// attacker cannot guess the Token (RFC 7252, section 5.3.1).
     pub const fn new(first: u64) -> Self {
         Self { next: first, asked: None, challenge: None }
     }

@@ -266,8 +266,8 @@ impl Proxy {
     }
 
     /// Registers the observation of a client whose request OSCORE protects. If there is no space, the proxy refuses the
-    /// client: the origin would register the observation even if the proxy removed the outer Observe option (RFC 8613,
-    /// section 4.1.3.5.1). Returns `None` if the request is a replay, which the origin will refuse.
+    /// request. The proxy cannot forward the request as one without an observation: even if the proxy removed the outer
+    /// Observe option, the origin would register the observation (RFC 8613, section 4.1.3.5.1). Returns `None` if the request is a replay, which the origin will refuse.
     fn register(
         &self,
         (client, token): (Client, Token),

@@ -107,8 +107,8 @@ pub(crate) struct Deciding {
     hosts: VirtualHosts,
     /// The number that identifies the newest authorization.
     last: Cell<u64>,
-    /// The number of the [`Authorization`] that the policy took from [`Later`] in order to decide on the last request
-    /// later; `None` if the policy took no authorization.
+    /// If the policy postponed its decision on the most recent request: the number of the [`Authorization`] that the
+    /// policy took from [`Later`]. Otherwise `None`.
     taken: Cell<Option<u64>>,
 }
 

@@ -36,8 +36,8 @@ pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize
     /// field is `u64::MAX`, because all states are lost.
     forgotten: u64,
     keys: GroupKeys<KEY>,
-    /// A limit for the responses of a listener whose TSNs the member does not know. Such a response is fresh only if it
-    /// answers a request of ours with this TSN or a higher TSN.
+    /// A TSN of our requests. If the member does not know the TSNs of a listener, a response of this listener is fresh
+    /// only if it answers a request of ours whose TSN is not lower than this value.
     proving: u64,
     /// The value that a sender must repeat in an Echo option if the member does not know the TSNs of this sender.
     challenge: [u8; CHALLENGE_LEN],

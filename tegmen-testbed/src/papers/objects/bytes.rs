@@ -241,7 +241,7 @@ fn handshake() -> Vec<(bool, Vec<u8>)> {
 }
 
 /// Returns the frames for a datagram between two nodes with long addresses. Every frame contains both IPv6 addresses
-/// and the hop limit. One of the two ports needs a byte.
+/// and the hop limit. The compressed port of the client takes one byte, and the port of the server takes two bytes.
 fn frames_of(datagram: &[u8], by_client: bool) -> Vec<Vec<u8>> {
     let address = |node: u8, port| {
         let ip = [0xfd, 0, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, node];

@@ -45,7 +45,7 @@ pub(super) fn cases(effort: Effort) -> Vec<Case> {
 struct Network {
     name: &'static str,
     topology: Shape,
-    /// Maximum number of devices in one network, around one node 0.
+    /// Maximum number of devices in one network. Each network has one node 0, which is the border router.
     devices: usize,
     /// The time spans in which the server begins the epochs of all devices, each with its name and its seconds.
     spans: [(&'static str, f64); 2],
