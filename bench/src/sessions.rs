@@ -151,8 +151,8 @@ struct Crowd {
     /// Heap memory in bytes after all sessions are open. The endpoint of the clients is counted too, but without
     /// sessions, because its sessions were removed.
     heap: i64,
-    /// Encrypted records of the clients of some sessions. Each entry has the number of the client, and the datagram
-    /// that contains the record.
+    /// Encrypted records that clients send, for some of all sessions. Each entry has the number of the client, and the
+    /// datagram that contains the record.
     records: Vec<(u32, [u8; DATAGRAM_LEN])>,
     random: u64,
 }

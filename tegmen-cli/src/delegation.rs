@@ -31,8 +31,8 @@ enum Command {
     /// Give a device another configuration. If the scopes change, all connections of the device end when its next epoch
     /// begins.
     Configure(Configure),
-    /// Disable a device: the server gives peers no more sessions in its name. Existing sessions of the device continue
-    /// until they are revoked.
+    /// Disable a device: the server opens no new sessions in the name of the device. Existing sessions of the device
+    /// continue until they are revoked.
     Disable(Named),
     /// Enable a device again.
     Enable(Named),

@@ -216,8 +216,9 @@ pub struct Storm {
     pub collisions: u64,
     /// Number of alerts with which the device refused a handshake.
     pub refusals: u64,
-    /// Number of public-key operations of the peers. A verification is one operation: the peer verifies a certificate
-    /// or a raw public key, and also the proof that the peer owns this key. A signature is one operation too.
+    /// Number of public-key operations of the peers. A verification is one operation: the peer verifies the
+    /// certificate or the raw public key of the device, and also the proof that the device owns this key. A signature is
+    /// one operation too.
     pub public_key_answers: u64,
 }
 

@@ -158,7 +158,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Returns an error if the first certificate belongs to another key.
+    /// Returns an error if the first certificate is not for the private key `self.key`.
     pub(super) fn check(&self, name: &str) -> Result<(), Failure> {
         let first = self.certificates.first().and_then(|first| Certificate::parse(first).ok());
         match first {

@@ -43,8 +43,8 @@ struct SessionLease {
 }
 
 impl SessionRows {
-    /// Makes the data for session identities that are remembered for `lifetime`. `next` is the number of the next row
-    /// that contains many identities. The key of the row contains this number.
+    /// Makes the data for session identities that are remembered for `lifetime`. The server numbers the rows that contain
+    /// many identities. `next` is the number of the next such row that the server writes.
     pub(super) const fn new(lifetime: Duration, next: u64) -> Self {
         Self { lease: Mutex::new(None), ttl: lifetime.saturating_add(LEASE_AGE), next: AtomicU64::new(next) }
     }

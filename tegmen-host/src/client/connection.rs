@@ -67,8 +67,8 @@ pub(super) struct SessionEntry {
     pub(super) principal: Principal,
     /// True if the peer opened the session.
     pub(super) is_accepted: bool,
-    /// True if the peer took the client role in a handshake with this endpoint, and proved to be the server that the
-    /// settings expect.
+    /// True if the peer began a handshake with this endpoint, and authenticated itself in this handshake as the server
+    /// that the settings name.
     pub(super) is_proved: bool,
     /// True after the application closed or dropped the session.
     pub(super) is_shut: bool,

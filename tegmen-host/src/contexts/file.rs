@@ -27,9 +27,9 @@ pub struct ContextFile {
     pub id_context: Option<Vec<u8>>,
     /// The AEAD algorithm.
     pub aead: Aead,
-    /// The time of creation, in seconds since 1970. A context reserves at most 4 sequence numbers in each millisecond,
-    /// counted from one day before this time. If the file of sequence numbers is lost, this limit shows which numbers
-    /// the context cannot have used.
+    /// The time of creation, in seconds since 1970. The total of the sequence numbers that the context has reserved is at
+    /// most 4 times the number of milliseconds since one day before this time. If the file of sequence numbers is lost,
+    /// this limit shows which numbers the context cannot have used.
     pub created: u64,
     /// The expiry time, in seconds since 1970, and its text in the file; `None` if the context does not expire.
     pub expires: Option<(u64, String)>,

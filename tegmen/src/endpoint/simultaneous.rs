@@ -27,8 +27,8 @@
 //! The rule does not protect a handshake against one more attack. A spoofed ClientHello in the client's name causes a
 //! HelloVerifyRequest of the server, and a client of DTLS 1.2 treats this HelloVerifyRequest as the answer to its own
 //! ClientHello. So anyone who can spoof the client's address can disturb its handshake with any server. After our
-//! endpoint has become the server, its handshake has the same protection as that of any server: a recorded ClientHello
-//! with a cookie that is still valid begins the handshake again.
+//! endpoint has become the server, its handshake is not better protected than that of any other server: an attacker can
+//! send a recorded ClientHello whose cookie is still valid. This ClientHello begins the handshake again.
 
 use super::{Endpoint, Peers, Phase};
 use crate::address::Path;

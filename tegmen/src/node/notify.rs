@@ -237,7 +237,8 @@ pub(super) enum Renewed {
     Deferred { observes: bool },
 }
 
-/// Removes and returns the stored decision on a notification; `None` if no decision is stored.
+/// Removes and returns the stored decision of the policy: true if the observer may get a notification. Returns `None` if
+/// no decision is stored.
 fn take_decision<P: Policy>(_: &P, decision: &mut Option<bool>) -> Option<Decided> {
     let allows = if P::LATER { decision.take() } else { None };
     allows.map(|allows| Decided { allows })
