@@ -299,9 +299,11 @@ step_firmware() {
 }
 
 # The unit tests and the vectors of the core run on a processor of 32 bits and on one with the other order of bytes, both
-# under QEMU. The core is also checked for macOS, and everything with the oldest compiler.
+# under QEMU. The whole workspace is checked for 64-bit ARM, with its libraries in C, and the core for macOS. All crates are also
+# checked with the oldest compiler.
 step_targets() {
     need gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross qemu-user
+    need gcc-aarch64-linux-gnu libc6-dev-arm64-cross
     local target oldest
     export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_LINKER=arm-linux-gnueabihf-gcc
     export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_RUNNER="qemu-arm -L /usr/arm-linux-gnueabihf"
@@ -312,6 +314,9 @@ step_targets() {
         need_target $target
         PROPTEST_CASES=${PROPTEST_CASES:-16} cargo test --locked --quiet --target $target $(each "${core[@]}" tegmen-accel) --lib --test vectors --test agreement
     done
+    # The crate `cc` finds the C compiler by the name of the target.
+    need_target aarch64-unknown-linux-gnu
+    cargo check --locked --quiet --target aarch64-unknown-linux-gnu --workspace
     need_target aarch64-apple-darwin
     # shellcheck disable=SC2046
     cargo check --locked --quiet --target aarch64-apple-darwin $(each "${core[@]}")
