@@ -299,11 +299,12 @@ step_firmware() {
 }
 
 # The unit tests and the vectors of the core run on a processor of 32 bits and on one with the other order of bytes, both
-# under QEMU. The whole workspace is checked for 64-bit ARM, with its libraries in C, and the core for macOS. All crates are also
-# checked with the oldest compiler.
+# under QEMU. The other targets are checked without a link: 64-bit ARM with the whole workspace, Windows with the core and the
+# libraries for hosts, macOS with the core, whose crates have no code in C. All crates are also checked with the oldest compiler.
+# Windows has neither `tegmen-ndn-host`, which uses Unix sockets, nor thus `tegmen-cli`.
 step_targets() {
     need gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross qemu-user
-    need gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+    need gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-mingw-w64-x86-64
     local target oldest
     export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_LINKER=arm-linux-gnueabihf-gcc
     export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_RUNNER="qemu-arm -L /usr/arm-linux-gnueabihf"
@@ -317,6 +318,9 @@ step_targets() {
     # The crate `cc` finds the C compiler by the name of the target.
     need_target aarch64-unknown-linux-gnu
     cargo check --locked --quiet --target aarch64-unknown-linux-gnu --workspace
+    need_target x86_64-pc-windows-gnu
+    # shellcheck disable=SC2046
+    cargo check --locked --quiet --target x86_64-pc-windows-gnu $(each "${core[@]}" "${hosted[@]:1}")
     need_target aarch64-apple-darwin
     # shellcheck disable=SC2046
     cargo check --locked --quiet --target aarch64-apple-darwin $(each "${core[@]}")
