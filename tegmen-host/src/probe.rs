@@ -180,6 +180,7 @@ impl Scratch {
     fn new() -> std::io::Result<Self> {
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let dir = std::env::temp_dir().join(format!("tegmen-probe-{}-{nanos}", std::process::id()));
+        #[cfg_attr(not(unix), expect(unused_mut, reason = "other systems have no mode"))]
         let mut builder = std::fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

@@ -7,7 +7,7 @@ use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 use rustix::net::sockopt::Ipv4PathMtuDiscovery;
 #[cfg(target_os = "linux")]
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, addr::SocketAddrArg};
-use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket as Socket2, Type};
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket as Socket2, Type};
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::task::{Context, Poll};
@@ -110,6 +110,8 @@ impl Socket {
             }
             #[cfg(unix)]
             socket.set_reuse_port(shared)?;
+            #[cfg(not(unix))]
+            let _ = shared;
             prepare(&socket, address)?;
             // As much as the system allows: a burst of a whole fleet must not be lost here.
             let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
@@ -131,7 +133,7 @@ impl Socket {
     pub fn bind_first(address: SocketAddr) -> Result<Self, BindError> {
         let socket = Self::bind(address, false)?;
         #[cfg(unix)]
-        SockRef::from(&socket.io).set_reuse_port(true).map_err(|source| BindError::new(address, source))?;
+        socket2::SockRef::from(&socket.io).set_reuse_port(true).map_err(|source| BindError::new(address, source))?;
         Ok(socket)
     }
 

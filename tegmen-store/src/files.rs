@@ -61,6 +61,8 @@ pub fn replace(file: &Path, bytes: &[u8], readers: Readers) -> io::Result<()> {
     if readers == Readers::Owner {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
+    #[cfg(not(unix))]
+    let _ = readers;
     let mut handle = options.open(&draft)?;
     handle.write_all(bytes)?;
     handle.sync_all()?;
