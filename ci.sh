@@ -19,7 +19,8 @@
 #   ./ci.sh crash           power cuts, restores, copies and double starts: no nonce twice, no replay
 #   ./ci.sh power           ten thousand power cuts under SQLite: no acknowledged write lost, and each sync is needed
 #   ./ci.sh cluster         replicas and etcd, killed and cut off under load: nothing lost, nothing twice; needs root, not of the gate
-#   ./ci.sh targets         the core on other processors, and all with the oldest compiler; not of the gate
+#   ./ci.sh targets         the core on other processors; a check for ARM, Windows, macOS and the oldest compiler; not of the gate
+#   ./ci.sh miri            the peer table, the timer wheel and the portable cipher under Miri; not of the gate
 #   ./ci.sh api             the public items of each library are those in api/; also: api --update; not of the gate
 #   ./ci.sh semver COMMIT   the changes of public items since a commit that the version number does not announce; not of the gate
 #   ./ci.sh sbom            what the command and each library contain, as CycloneDX in target/sbom/; not of the gate
@@ -329,6 +330,17 @@ step_targets() {
     CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/oldest cargo "+$oldest" check --locked --quiet --workspace
 }
 
+# Miri runs the unit tests of the peer table and of the timer wheel, and tests of the cipher for processors without AES instructions.
+# It reports undefined behaviour. Miri has no AES instructions itself, so `seal` and `open` use that cipher, too. Not of the gate,
+# because Miri is slow: a property has 8 cases instead of 256 or 2,000, and the test that inserts 30,000 peers is skipped.
+# About ten minutes of CPU with the build.
+step_miri() {
+    need_toolchain $nightly miri rust-src
+    export MIRIFLAGS=${MIRIFLAGS:--Zmiri-disable-isolation} PROPTEST_CASES=${PROPTEST_CASES:-8}
+    cargo +$nightly miri test --locked --quiet -p tegmen-accel --test agreement
+    cargo +$nightly miri test --locked --quiet -p tegmen-host --lib -- slab::tests:: wheel::tests:: --skip a_new_peer_in_clear_costs
+}
+
 # The public items of each published library, with all its features.
 step_api() {
     need_toolchain $nightly
@@ -567,7 +579,7 @@ finished() {
     took+=("$(printf '%-12s %3d min %02d s' "$1" $(((SECONDS - $2) / 60)) $(((SECONDS - $2) % 60)))")
 }
 for name in "$@"; do
-    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster groups motes targets api decisions conformance mutants prose red deny long bench" >&2; exit 2; }
+    declare -F "step_$name" >/dev/null || { echo "no step $name; there are: ${gate[*]} faults crash power tpm cluster groups motes targets miri api decisions conformance mutants prose red deny long bench" >&2; exit 2; }
     if [ $whole = yes ] && [ -v "beside[$name]" ]; then
         echo "== $name begins in the background"
         begun[$name]=$SECONDS
