@@ -19,7 +19,7 @@
 #   ./ci.sh crash           power cuts, restores, copies and double starts: no nonce twice, no replay
 #   ./ci.sh power           ten thousand power cuts under SQLite: no acknowledged write lost, and each sync is needed
 #   ./ci.sh cluster         replicas and etcd, killed and cut off under load: nothing lost, nothing twice; needs root, not of the gate
-#   ./ci.sh targets         the core on other processors; a check for ARM, Windows, macOS and the oldest compiler; not of the gate
+#   ./ci.sh targets         the core on other processors; a check for ARM, musl, Windows, macOS and the oldest compiler; not of the gate
 #   ./ci.sh miri            the peer table, the timer wheel and the portable cipher under Miri; not of the gate
 #   ./ci.sh api             the public items of each library are those in api/; also: api --update; not of the gate
 #   ./ci.sh semver COMMIT   the changes of public items since a commit that the version number does not announce; not of the gate
@@ -300,12 +300,12 @@ step_firmware() {
 }
 
 # The unit tests and the vectors of the core run on a processor of 32 bits and on one with the other order of bytes, both
-# under QEMU. The other targets are checked without a link: 64-bit ARM with the whole workspace, Windows with the core and the
-# libraries for hosts, macOS with the core, whose crates have no code in C. All crates are also checked with the oldest compiler.
+# under QEMU. The other targets are checked without a link: 64-bit ARM and musl with the whole workspace, Windows with the core
+# and the libraries for hosts, macOS with the core, whose crates have no code in C. All crates are also checked with the oldest compiler.
 # Windows has neither `tegmen-ndn-host`, which uses Unix sockets, nor thus `tegmen-cli`.
 step_targets() {
     need gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross qemu-user
-    need gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-mingw-w64-x86-64
+    need gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-mingw-w64-x86-64 musl-tools
     local target oldest
     export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_LINKER=arm-linux-gnueabihf-gcc
     export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_RUNNER="qemu-arm -L /usr/arm-linux-gnueabihf"
@@ -317,8 +317,10 @@ step_targets() {
         PROPTEST_CASES=${PROPTEST_CASES:-16} cargo test --locked --quiet --target $target $(each "${core[@]}" tegmen-accel) --lib --test vectors --test agreement
     done
     # The crate `cc` finds the C compiler by the name of the target.
-    need_target aarch64-unknown-linux-gnu
-    cargo check --locked --quiet --target aarch64-unknown-linux-gnu --workspace
+    for target in aarch64-unknown-linux-gnu x86_64-unknown-linux-musl; do
+        need_target $target
+        cargo check --locked --quiet --target $target --workspace
+    done
     need_target x86_64-pc-windows-gnu
     # shellcheck disable=SC2046
     cargo check --locked --quiet --target x86_64-pc-windows-gnu $(each "${core[@]}" "${hosted[@]:1}")

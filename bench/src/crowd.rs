@@ -138,7 +138,8 @@ impl Crowd {
             header.msg_name = (&raw mut addresses[i]).cast();
             header.msg_namelen = size_of_val(&server) as libc::socklen_t;
             header.msg_control = (&raw mut controls[i]).cast();
-            header.msg_controllen = CONTROL_LEN;
+            // A number of 64 bits in glibc, and of 32 bits in musl.
+            header.msg_controllen = CONTROL_LEN as _;
         }
         if count > 0 {
             let done = step(self.socket.as_raw_fd(), headers.as_mut_ptr(), count as libc::c_uint);
