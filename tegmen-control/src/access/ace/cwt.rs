@@ -107,18 +107,24 @@ pub fn seal<'k, C: Crypto>(claims: &Claims, key: impl Into<TokenKey<'k>>, crypto
     crypto.random(&mut nonce);
     key.seal(crypto, &nonce, &mut body, &mut tag);
     body.extend_from_slice(&tag);
+    encode(&key.protected(), &nonce, &body)
+}
+
+/// Returns the encoding of a token: a tagged COSE_Encrypt0 in which each length has its shortest form.
+fn encode(protected: &[u8], nonce: &[u8; NONCE], sealed: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = Encoder::new(Sink::new(&mut out));
     let written: Written = (|| {
-        encoder.tag(Tag::new(ENCRYPT0))?.array(3)?.bytes(&key.protected())?;
-        encoder.map(1)?.u8(IV)?.bytes(&nonce)?.bytes(&body)?;
+        encoder.tag(Tag::new(ENCRYPT0))?.array(3)?.bytes(protected)?;
+        encoder.map(1)?.u8(IV)?.bytes(nonce)?.bytes(sealed)?;
         Ok(())
     })();
     debug_assert!(written.is_ok(), "memory takes all bytes");
     out
 }
 
-/// Opens a token.
+/// Opens a token. A token has only one valid encoding, that of [`seal`]. Another encoding of the same token would have
+/// another hash, which is not on the list of revoked tokens (RFC 9770).
 ///
 /// # Errors
 /// [`NotOpened`].
@@ -139,6 +145,9 @@ pub fn open<'k, C: Crypto>(token: &[u8], key: impl Into<TokenKey<'k>>, crypto: &
     else {
         return Err(Malformed::Syntax.into());
     };
+    if encode(&key.protected(), nonce, sealed) != token {
+        return Err(Malformed::Syntax.into());
+    }
     let mut body = Zeroizing::new(body.to_vec());
     key.open(crypto, nonce, &mut body, tag)?;
     Ok(Claims::parse(&body)?)

@@ -119,6 +119,22 @@ fn a_token_that_was_changed_or_is_for_another_does_not_open() {
     assert_eq!(cwt::open(&token, &other, &mut crypto), Err(cwt::NotOpened::NotAuthentic));
 }
 
+#[test]
+fn a_token_in_another_encoding_does_not_open() {
+    let outcome = ask(Some("display tag:display"), &request("oven", "/temp"));
+    let token = TokenResponse::parse(&outcome.reply.payload).expect("a response").access_token.expect("a token");
+    let (key, mut crypto) = (protokey().token_key::<RustCrypto>(), RustCrypto::new([4; 32]));
+    assert!(cwt::open(&token, &key, &mut crypto).is_ok());
+    // Tag 16, an array of 3, the protected header, a map of 1, label 5, and the nonce. Each has a longer form.
+    assert_eq!(token[..10], [0xd0, 0x83, 0x44, 0xa1, 0x01, 0x18, 30, 0xa1, 0x05, 0x4d]);
+    let longer: [(usize, &[u8]); 6] =
+        [(0, &[0xd8, 16]), (1, &[0x98, 3]), (2, &[0x58, 4]), (7, &[0xb8, 1]), (8, &[0x18, 5]), (9, &[0x58, 13])];
+    for (at, form) in longer {
+        let other = [&token[..at], form, &token[at + 1..]].concat();
+        assert!(cwt::open(&other, &key, &mut crypto).is_err(), "the byte {at} in a longer form");
+    }
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_no_token(bytes in proptest::collection::vec(any::<u8>(), 0..128), is_tagged: bool) {
