@@ -152,10 +152,7 @@ impl Tickets {
     /// # Errors
     /// [`Refusal`]. Nothing has changed then.
     pub fn take(&self, payload: &[u8], now: u64) -> Result<Arc<Ticket>, Refusal> {
-        let ticket = self.open(payload)?;
-        if ticket.expires <= now {
-            return Err(Refusal::Expired);
-        }
+        let ticket = self.open(payload, now)?;
         let mut taken = self.taken();
         taken.retain(|_, taken| taken.expires > now);
         if taken.contains_key(&ticket.identity) {
@@ -177,7 +174,7 @@ impl Tickets {
         Ok(ticket)
     }
 
-    fn open(&self, payload: &[u8]) -> Result<Ticket, Refusal> {
+    fn open(&self, payload: &[u8], now: u64) -> Result<Ticket, Refusal> {
         let Inner { name, protokey, crypto, .. } = &*self.0;
         let TokenUpload { access_token, connect } = TokenUpload::parse(payload)?;
         let claims = {
@@ -195,7 +192,8 @@ impl Tickets {
             return Err(Refusal::NotAuthentic);
         }
         let rights = claims.scope.and_then(|scope| scope.rights()).filter(is_understood).ok_or(Refusal::Scope)?;
-        let expires = claims.expires.ok_or(Refusal::Expired)?;
+        let is_valid = |expires: &u64| *expires > now && claims.not_before.is_none_or(|begin| begin <= now);
+        let expires = claims.expires.filter(is_valid).ok_or(Refusal::Expired)?;
         let (identity, connect) = (identity.as_str().to_owned(), connect.map(|connect| connect.address));
         Ok(Ticket { identity, key, subscriber, rights, expires, connect })
     }

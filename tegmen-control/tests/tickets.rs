@@ -265,6 +265,7 @@ fn a_publisher_takes_no_token_twice_and_none_that_is_not_for_it() {
         (Claims { cnf: None, ..right.clone() }, Refusal::NotAuthentic),
         (Claims { expires: Some(NOW), ..right.clone() }, Refusal::Expired),
         (Claims { expires: None, ..right.clone() }, Refusal::Expired),
+        (Claims { not_before: Some(NOW + 1), ..right.clone() }, Refusal::Expired),
         (Claims { scope: None, ..right.clone() }, Refusal::Scope),
         // A rule of the credentials would read each of these as more than one resource.
         (claims(key("display").expose(), "/*"), Refusal::Scope),
