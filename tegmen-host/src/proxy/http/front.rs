@@ -150,7 +150,7 @@ impl Client {
         let session = self.session.get_or_try_init(|| self.connect()).await.map_err(|error| failed(&error))?;
         let request = session.request(mapped.method, "").options(&mapped.options).payload(&body);
         let response = request.await.map_err(|error| failed(&error))?;
-        Ok(response::of(response, &target))
+        Ok(response::of(response, &target, mapped.has_critical()))
     }
 
     async fn read(&self, body: Incoming) -> Result<Bytes, Refusal> {

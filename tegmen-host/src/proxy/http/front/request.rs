@@ -42,6 +42,11 @@ impl Mapped {
         !matches!(self.method, Code::GET | Code::DELETE)
     }
 
+    /// True if a header of the HTTP request became a critical option.
+    pub(super) fn has_critical(&self) -> bool {
+        self.options.iter().any(|(number, _)| number.is_critical() && *number != OptionNumber::PROXY_URI)
+    }
+
     fn add(&mut self, number: OptionNumber, value: &[u8]) {
         self.options.push((number, value.to_vec()));
     }

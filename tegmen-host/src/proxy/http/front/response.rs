@@ -16,11 +16,11 @@ use tegmen::coap::{Code, OptionNumber};
 /// The media type of a diagnostic payload (RFC 8075, section 6.6).
 const DIAGNOSTIC: HeaderValue = HeaderValue::from_static("text/plain;charset=utf-8");
 
-/// Maps a response.
-pub(super) fn of(response: client::Response, target: &Target) -> Response<Full<Bytes>> {
+/// Maps a response. `has_critical` is true if a header of the HTTP request became a critical option of the CoAP request.
+pub(super) fn of(response: client::Response, target: &Target, has_critical: bool) -> Response<Full<Bytes>> {
     let code = response.code;
     let mut mapped = Response::new(Full::default());
-    *mapped.status_mut() = status(code, !response.payload.is_empty());
+    *mapped.status_mut() = status(code, !response.payload.is_empty(), has_critical);
     if code == Code::METHOD_NOT_ALLOWED {
         mapped.extensions_mut().insert(ReasonPhrase::from_static(b"CoAP server returned 4.05"));
     }
@@ -61,9 +61,11 @@ pub(super) fn of(response: client::Response, target: &Target) -> Response<Full<B
 }
 
 /// Returns the HTTP status of a CoAP code (RFC 8075, table 2; RFC 8132, section 5; RFC 8516; RFC 8768). A code that is
-/// in none of these tables gets the first status of its class: 200, 400 or 500.
-const fn status(code: Code, has_payload: bool) -> StatusCode {
+/// in none of these tables gets the first status of its class: 200, 400 or 500. If no header of the HTTP request became a
+/// critical option, the proxy itself caused a 4.02, so 4.02 becomes 500.
+const fn status(code: Code, has_payload: bool, has_critical: bool) -> StatusCode {
     match code {
+        Code::BAD_OPTION if !has_critical => StatusCode::INTERNAL_SERVER_ERROR,
         Code::CREATED => StatusCode::CREATED,
         Code::VALID => StatusCode::NOT_MODIFIED,
         Code::CHANGED | Code::DELETED if !has_payload => StatusCode::NO_CONTENT,

@@ -33,9 +33,11 @@ fn statuses_are_those_of_table_2() {
         (Code::new(5, 30), 500),
     ];
     for (code, expected) in with_payload {
-        assert_eq!(status(code, true).as_u16(), expected, "{code}");
+        assert_eq!(status(code, true, true).as_u16(), expected, "{code}");
     }
-    assert_eq!(status(Code::CHANGED, false).as_u16(), 204);
-    assert_eq!(status(Code::DELETED, false).as_u16(), 204);
-    assert_eq!(status(Code::CONTENT, false).as_u16(), 200);
+    assert_eq!(status(Code::CHANGED, false, true).as_u16(), 204);
+    assert_eq!(status(Code::DELETED, false, true).as_u16(), 204);
+    assert_eq!(status(Code::CONTENT, false, true).as_u16(), 200);
+    // Only the proxy can have caused it.
+    assert_eq!(status(Code::BAD_OPTION, true, false).as_u16(), 500);
 }
