@@ -98,10 +98,10 @@ pub(super) enum Room {
     /// value is the number of the earlier request.
     Joins(u64),
     Begins,
-    /// The proxy sends the request to the origin separately. An equal request already waits, but that earlier request
-    /// may pass more proxies than this request (RFC 8768). In a loop of proxies, the earlier request can pass all
-    /// proxies and arrive here again as this request. If this request waited for the earlier request, it would wait for
-    /// itself.
+    /// The proxy sends the request to the origin separately. An equal request already waits, but has another Hop-Limit
+    /// (RFC 8768). If the earlier request may pass more proxies, it can pass all proxies of a loop and arrive here again
+    /// as this request. This request would then wait for itself. If the earlier request may pass fewer proxies, its
+    /// response can be a 5.08 that this request does not deserve.
     Apart,
     Full,
 }
@@ -159,9 +159,8 @@ impl State {
     pub(super) fn room(&self, key: &[u8], hops: u8) -> Room {
         let same = self.by_key.get(key).and_then(|id| Some((*id, self.fetches.get(id)?)));
         match same {
-            Some((id, fetching)) if hops >= fetching.hops => Room::Joins(id),
+            Some((id, fetching)) if hops == fetching.hops => Room::Joins(id),
             Some(_) => Room::Apart,
-
             None if self.is_full() => Room::Full,
             None => Room::Begins,
         }
@@ -190,8 +189,8 @@ impl State {
     pub(super) fn watching(&self, key: &[u8], hops: u8) -> Watching {
         match self.watches.get(key) {
             Some(Watch { waiters: None, .. }) => Watching::Begun,
-            // In a loop it would wait for itself.
-            Some(watch) if hops < watch.hops => Watching::Never,
+            // As for Room::Apart.
+            Some(watch) if hops != watch.hops => Watching::Never,
             Some(_) => Watching::Begins,
             None if !self.may_observe() => Watching::Never,
             None => Watching::Not,
