@@ -101,7 +101,7 @@ pub(super) enum Room {
     /// The proxy sends the request to the origin separately. An equal request already waits, but has another Hop-Limit
     /// (RFC 8768). If the earlier request may pass more proxies, it can pass all proxies of a loop and arrive here again
     /// as this request. This request would then wait for itself. If the earlier request may pass fewer proxies, its
-    /// response can be a 5.08 that this request does not deserve.
+    /// response can be 5.08 although this request can reach the origin.
     Apart,
     Full,
 }
@@ -189,7 +189,7 @@ impl State {
     pub(super) fn watching(&self, key: &[u8], hops: u8) -> Watching {
         match self.watches.get(key) {
             Some(Watch { waiters: None, .. }) => Watching::Begun,
-            // As for Room::Apart.
+            // Such a request does not wait for the observation, as it does not wait for another fetch.
             Some(watch) if hops != watch.hops => Watching::Never,
             Some(_) => Watching::Begins,
             None if !self.may_observe() => Watching::Never,
