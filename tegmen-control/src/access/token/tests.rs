@@ -74,6 +74,7 @@ fn a_token_opens_with_another_implementation_and_names_client_rights_and_key() {
     let outcome = ask(Some("display tag:display"), &request("oven", "/temp"));
     assert_eq!((outcome.refused, outcome.reply.code), (None, Code::CREATED), "{}", outcome.message);
     let response = TokenResponse::parse(&outcome.reply.payload).expect("a response");
+    assert_eq!(response.ace_profile, Some(Profile::COAP_DTLS));
     let token = coset::CoseEncrypt0::from_tagged_slice(response.access_token.as_deref().expect("a token"))
         .expect("a COSE_Encrypt0");
     let algorithm = coset::Algorithm::Assigned(coset::iana::Algorithm::AES_CCM_16_128_128);
