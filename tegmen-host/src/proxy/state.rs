@@ -97,11 +97,13 @@ pub(super) enum Room {
     /// The request waits for the response to an equal request, which the proxy has already sent to the origin. The
     /// value is the number of the earlier request.
     Joins(u64),
+    /// No equal request waits, or only one that may pass fewer proxies. The response to such an earlier request can be
+    /// 5.08 although this request can reach the origin, so later requests wait for this request.
     Begins,
-    /// The proxy sends the request to the origin separately. An equal request already waits, but has another Hop-Limit
-    /// (RFC 8768). If the earlier request may pass more proxies, it can pass all proxies of a loop and arrive here again
-    /// as this request. This request would then wait for itself. If the earlier request may pass fewer proxies, its
-    /// response can be 5.08 although this request can reach the origin.
+    /// The proxy sends the request to the origin separately. An equal request already waits, but that earlier request
+    /// may pass more proxies than this request (RFC 8768). In a loop of proxies, the earlier request can pass all
+    /// proxies and arrive here again as this request. If this request waited for the earlier request, it would wait for
+    /// itself.
     Apart,
     Full,
 }
@@ -160,9 +162,9 @@ impl State {
         let same = self.by_key.get(key).and_then(|id| Some((*id, self.fetches.get(id)?)));
         match same {
             Some((id, fetching)) if hops == fetching.hops => Room::Joins(id),
-            Some(_) => Room::Apart,
-            None if self.is_full() => Room::Full,
-            None => Room::Begins,
+            Some((_, fetching)) if hops < fetching.hops => Room::Apart,
+            _ if self.is_full() => Room::Full,
+            _ => Room::Begins,
         }
     }
 
@@ -189,7 +191,7 @@ impl State {
     pub(super) fn watching(&self, key: &[u8], hops: u8) -> Watching {
         match self.watches.get(key) {
             Some(Watch { waiters: None, .. }) => Watching::Begun,
-            // Such a request does not wait for the observation, as it does not wait for another fetch.
+            // The first response can be 5.08 for one of two different Hop-Limits, and in a loop it never comes.
             Some(watch) if hops != watch.hops => Watching::Never,
             Some(_) => Watching::Begins,
             None if !self.may_observe() => Watching::Never,
