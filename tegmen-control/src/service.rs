@@ -188,6 +188,10 @@ impl<S: Store> Service<S> {
             self.refuse(Some(who), "not-written", "a request, while the audit log cannot be written");
             return Err(later(&not_written));
         }
+        if self.grants.as_ref().is_some_and(|grants| !grants.has_space()) {
+            self.refuse(Some(who), "not-stored", "a request, while too many grants wait for the disk");
+            return Err(later(&"too many grants wait for the disk"));
+        }
         let now = self.now();
         let mut view = self.state.view();
         if asker.is_some() && !view.is_current() {

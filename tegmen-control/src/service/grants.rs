@@ -70,6 +70,12 @@ impl Grants {
         Ok(Self { shared, thread })
     }
 
+    /// True if the queue has space for another grant. A server must not accept a session identity for which there is no
+    /// space.
+    pub(super) fn has_space(&self) -> bool {
+        self.shared.lock().count < MOST_WAITING
+    }
+
     /// Adds a grant. `then` is called once on another thread: when both the session identity and the line of the log
     /// are durable, or when storing one of them has failed. `then` must return quickly. `now` is in seconds since 1970.
     pub(super) fn push(&self, session: &AcceptedSession, now: u64, record: &Record, then: Then) {
@@ -171,7 +177,12 @@ impl Shared {
 
 /// Maximum time for which a grant waits for further grants. The time begins after the previous commit in the store.
 const GATHERING: Duration = Duration::from_millis(10);
+/// Maximum number of grants that wait for a commit. More wait only while a disk does not answer.
+const MOST_WAITING: usize = 4096;
 /// If the last commit had fewer grants than this, the next grant does not wait for further grants.
 const MANY: usize = 8;
 /// If at least this number of grants wait, they are committed immediately, without a pause for further grants.
 const MOST_GATHERED: usize = 256;
+
+#[cfg(test)]
+mod tests;
