@@ -301,9 +301,13 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 [_, 0] => Err(Fatal::Closed.into()),
                 _ => Ok(()),
             },
-            // Renegotiation is refused with a warning for each request (RFC 5246, section 7.2.2).
+            // A ClientHello or a HelloRequest within a session asks for a renegotiation. Each of them is answered with a
+            // warning (RFC 5246, section 7.2.2), whether this endpoint was client or server: a session that was restored
+            // from a store does not know this.
             ContentType::HANDSHAKE
-                if R::SERVER && R::WARNS && content.first() == Some(&MessageType::CLIENT_HELLO.0) =>
+                if R::WARNS
+                    && let Some(kind) = content.first()
+                    && [MessageType::HELLO_REQUEST.0, MessageType::CLIENT_HELLO.0].contains(kind) =>
             {
                 if let Some(peer) = self.peers.peer(id) {
                     peer.alert = Some(AlertDescription::NO_RENEGOTIATION);

@@ -600,16 +600,14 @@ fn a_hello_within_a_session_does_not_end_it() {
     let mut world = world();
     let mut puppet = Puppet::established(&mut world, 1000);
     // Protected: a renegotiation, each request for which is refused with no_renegotiation, a warning.
-    let body = message(CLIENT_HELLO, 3, &client_hello(&[9; 32], &[], &CCM_8, &[]));
-    for _ in 0..3 {
-        let renegotiation = puppet.seal(HANDSHAKE, &body);
+    let hello = message(CLIENT_HELLO, 3, &client_hello(&[9; 32], &[], &CCM_8, &[]));
+    for body in [&hello, &hello, &message(HELLO_REQUEST, 3, &[])] {
+        let renegotiation = puppet.seal(HANDSHAKE, body);
         let answers = puppet.send(&mut world, &renegotiation);
         assert_eq!(answers.len(), 1);
         let (kind, _, sealed) = records(&answers[0]).remove(0);
         assert_eq!((kind, puppet.open(ALERT, &sealed)), (ALERT, Some(vec![1, 100])));
     }
-    let request = puppet.seal(HANDSHAKE, &message(0, 3, &[]));
-    assert!(puppet.send(&mut world, &request).is_empty());
     assert_alive(&mut world, &mut puppet);
     // In clear, from the same address and port: the old session stays until the new one is complete.
     let mut again = Puppet::new(1000);
@@ -630,6 +628,28 @@ fn a_hello_within_a_session_does_not_end_it() {
     let old = puppet.seal(APPLICATION_DATA, b"old");
     puppet.send(&mut world, &old);
     assert_eq!(world.server.heard.len(), before);
+}
+
+/// RFC 5746, section 4.2: a client that refuses to renegotiate answers each HelloRequest with no_renegotiation.
+#[test]
+fn a_hello_request_within_a_session_does_not_end_it() {
+    let mut world = World::new(11, Config { suites: Suites::CCM_8, ..Config::default() });
+    world.server.memory.ids.set(true);
+    world.connect();
+    world.run(Duration::from_secs(5));
+    assert!(world.client.established && world.server.established);
+    let mut server = Puppet::of_server(&world);
+    for _ in 0..3 {
+        let request = server.seal(HANDSHAKE, &message(HELLO_REQUEST, 0, &[]));
+        let answers = world.tell_client(&request);
+        assert_eq!(answers.len(), 1);
+        let (kind, _, sealed) = records(&answers[0]).remove(0);
+        assert_eq!((kind, server.open(ALERT, &sealed)), (ALERT, Some(vec![1, 100])));
+    }
+    // Another message of a handshake gets no answer.
+    let hello = server.seal(HANDSHAKE, &message(SERVER_HELLO, 0, &server_hello([254, 253], CCM_8, 0, &[])));
+    assert!(world.tell_client(&hello).is_empty());
+    world.speak();
 }
 
 #[test]

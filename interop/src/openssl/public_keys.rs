@@ -49,6 +49,7 @@ pub(super) fn cells(version: &str) -> Vec<Cell> {
         client(Cbc::EncryptThenMac.scenario(), |scene| client_cbc(scene, Cbc::EncryptThenMac)),
         client(Cbc::MacThenEncrypt.scenario(), |scene| client_cbc(scene, Cbc::MacThenEncrypt)),
         server("certificate for another name", server_of_another_name),
+        server("renegotiation is refused", server_renegotiates),
         client("mutual ECDSA, CCM_8", |scene| client_mutual(scene, ECDSA_CCM_8, &[])),
         client("mutual ECDSA, GCM", |scene| client_mutual(scene, ECDSA_GCM, &[])),
         client("mutual ECDSA, secp256r1", |scene| client_mutual(scene, ECDSA_GCM, &["-groups", "P-256"])),
@@ -138,6 +139,19 @@ fn server_of_another_name(scene: &Scene) -> Check {
     let uri = format!("coaps://{}/v", server.address);
     let words = [&["get", &uri, "--server-name", "other.example"], &AS_DEVICE[..]].concat();
     holds(&start_ask(scene, &words, None)?.failure()?, &["not trusted", "not for other.example"])
+}
+
+/// Checks a renegotiation. If a HelloRequest arrives in a session, `tegmen` answers with the warning no_renegotiation.
+fn server_renegotiates(scene: &Scene) -> Check {
+    certificates(scene, false)?;
+    let mut server = server(scene, ECDSA_GCM, &["-state"])?;
+    let uri = format!("coaps://{}/question", server.address);
+    let words = [&["put", &uri, "a blink", "--suites", ECDSA_GCM.ours], &AS_DEVICE[..]].concat();
+    let _asked = start_ask_within(scene, &words, None, "20")?;
+    server.request(3, "question", b"a blink", 4)?;
+    server.process.write(b"r\n")?;
+    server.process.await_error("alert read:warning:no renegotiation", 0)?;
+    Ok(())
 }
 
 fn served(scene: &Scene, suite: Suite, more: &[&str]) -> Result<Served, crate::cell::Trouble> {

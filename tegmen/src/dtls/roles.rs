@@ -34,7 +34,7 @@ pub trait Roles {
     /// client, and the other becomes server ([`Endpoint::connect`](crate::endpoint::Endpoint::connect)). If this
     /// constant is false, an endpoint that connects always remains client.
     const SIMULTANEOUS: bool = Self::CLIENT && Self::SERVER;
-    /// True if a server answers a client's request for renegotiation with a warning alert. A mote sends no answer.
+    /// True if the endpoint answers a peer's request for renegotiation with a warning alert. A mote sends no answer.
     const WARNS: bool = false;
 
     /// True if the endpoint supports connection ids (RFC 9146) and return routability checks.

@@ -12,6 +12,7 @@ pub const ALERT: u8 = 21;
 pub const HANDSHAKE: u8 = 22;
 pub const APPLICATION_DATA: u8 = 23;
 
+pub const HELLO_REQUEST: u8 = 0;
 pub const CLIENT_HELLO: u8 = 1;
 pub const SERVER_HELLO: u8 = 2;
 pub const HELLO_VERIFY_REQUEST: u8 = 3;
@@ -165,6 +166,26 @@ impl Puppet {
         puppet
     }
 
+    /// Returns a puppet with the keys of the server, whose client is the client of the world. The handshake must be
+    /// complete, and the client must have the data for a resumption.
+    pub fn of_server(world: &World) -> Self {
+        let messages = |of_client: bool, kind| {
+            let sent = world.sent.iter().filter(move |(is_clients, _)| *is_clients == of_client);
+            let bodies = sent.flat_map(|(_, datagram)| records(datagram)).filter(|(content, ..)| *content == HANDSHAKE);
+            bodies.map(|(_, _, body)| body).find(|body| body[0] == kind).unwrap()
+        };
+        let random = |body: &[u8]| body[14..46].try_into().unwrap();
+        let mut puppet = Self::new(0);
+        (puppet.random, puppet.server_random) =
+            (random(&messages(true, CLIENT_HELLO)), random(&messages(false, SERVER_HELLO)));
+        puppet.derive_keys(world.client.kept.as_ref().unwrap().master);
+        if let Some(Keys { write, read, .. }) = &mut puppet.keys {
+            std::mem::swap(write, read);
+        }
+        puppet.sequence = 10;
+        puppet
+    }
+
     pub fn send<const P: bool>(&self, world: &mut World<P>, datagram: &[u8]) -> Vec<Vec<u8>> {
         world.tell_server(self.address, datagram)
     }
@@ -294,6 +315,11 @@ impl Puppet {
     fn derive_from(&mut self, premaster: &[&[u8]]) {
         let mut master = [0; 48];
         prf(premaster, &[b"master secret", &self.random, &self.server_random], &mut master);
+        self.derive_keys(master);
+    }
+
+    /// Derives the keys of the connection from the master secret.
+    fn derive_keys(&mut self, master: [u8; 48]) {
         let mut block = [0; 40];
         prf(&[&master], &[b"key expansion", &self.server_random, &self.random], &mut block);
         self.keys = Some(Keys {
