@@ -134,16 +134,18 @@ impl Protection {
         if is_client { of_client } else { of_server }
     }
 
-    /// Returns the name of the firmware image whose ROM and RAM are reported for a client with this protection. If no
-    /// image has exactly this protection, the result is the image that is most similar. For [`Self::NdnProtected`] it
-    /// is the image with unprotected NDN.
+    /// Returns the name of the firmware image whose ROM and RAM are reported for a mote with this protection. The mote is
+    /// a client, or a listener of a group. If no image has exactly this protection, the result is the image that is most
+    /// similar. For [`Self::NdnProtected`] it is the image with unprotected NDN.
     pub const fn image(self) -> &'static str {
         match self {
             // No image has coap-protected, which also needs AES.
             Self::Coap | Self::CoapProtected => "coap",
-            // For these protections, the most similar image of a client has DTLS with a pre-shared key. It has no
-            // connection ids and no keys of a group.
-            Self::CoapDtls | Self::ConnectionId | Self::Axiom | Self::AxiomDtls => "dtls_psk_client",
+            // The image has no connection ids.
+            Self::CoapDtls | Self::ConnectionId => "dtls_psk_client",
+            Self::Axiom => "axiom_listener",
+            // The image joins the group over DTLS. It does not answer requests over DTLS.
+            Self::AxiomDtls => "axiom_member",
             // The image contains both the client and the server.
             Self::Ticket => "dtls_resume",
             Self::RawKey => "dtls_rpk",
