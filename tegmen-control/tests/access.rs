@@ -7,7 +7,7 @@ mod scene;
 use scene::{Access, Dir, KEY};
 use std::sync::Arc;
 use tegmen::coap::{Code, OptionNumber};
-use tegmen_control::access::ace::trl::{Answer, Update};
+use tegmen_control::access::ace::trl::{Answer, Cursor, TrlError, TrlErrorId, Update};
 use tegmen_control::access::ace::{ACE_CBOR, ACE_TRL_CBOR, Aif, Right, Scope, TokenRequest, TokenResponse};
 use tegmen_control::access::protokey::{AcceptedBounds, Mode, Protokey, SessionIdentity};
 use tegmen_control::access::revocation::token_hash;
@@ -15,6 +15,7 @@ use tegmen_control::state::Bounds;
 use tegmen_control::subscriber::Introspector;
 use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::credentials::Credentials;
+use tegmen_host::problem;
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{Router, Server};
 use tegmen_host::uri::Scheme;
@@ -78,6 +79,35 @@ async fn a_revoked_token_is_pushed_to_the_devices_that_it_concerns() {
     service.revoke_session("operator", &sessions[0].identity).await.expect("revoked");
     let pushed = of_mallory.next().await.expect("a response").expect("a notification");
     assert_eq!(hashes(&pushed.payload), vec![token_hash::<HostCrypto>(&token)]);
+}
+
+/// Section 6.3 of RFC 9770.
+#[tokio::test]
+async fn an_error_of_the_revocation_list_has_a_cursor_only_if_the_value_of_cursor_is_invalid() {
+    let dir = Dir::new("access-cursor");
+    let Access { server, service, .. } = start(&dir).await;
+    let display = connect(&server, "display").await;
+    let error = async |query: &str| {
+        let response = display.get(&format!("/revoke/trl?{query}")).await.expect("a response");
+        let format = (response.code, response.content_format());
+        assert_eq!(format, (Code::BAD_REQUEST, Some(problem::CONTENT_FORMAT.into())), "{query}");
+        let TrlError { error, cursor } = TrlError::parse(&response.payload).expect("problem details");
+        (error, cursor)
+    };
+    for query in ["diff=-1", "diff=-1&cursor=7", "diff=x&cursor=x"] {
+        assert_eq!(error(query).await, (TrlErrorId::INVALID_VALUE, None), "{query}");
+    }
+    for query in ["cursor=7", "cursor=-1"] {
+        assert_eq!(error(query).await, (TrlErrorId::INVALID_SET, None), "{query}");
+    }
+    assert_eq!(error("diff=0&cursor=-1").await, (TrlErrorId::INVALID_VALUE, Some(Cursor::Null)));
+    display.post("/token", &request()).content_format(ACE_CBOR).await.expect("a response");
+    let session = service.state().view().sessions(|_, _| true).pop().expect("a session");
+    service.revoke_session("operator", &session.identity).await.expect("revoked");
+    for query in ["diff=0&cursor=-1", "diff=0&cursor=+0", "diff=0&cursor=18446744073709551616"] {
+        assert_eq!(error(query).await, (TrlErrorId::INVALID_VALUE, Some(Cursor::At(0))), "{query}");
+    }
+    assert_eq!(error("diff=0&cursor=1").await, (TrlErrorId::OUT_OF_BOUND_CURSOR, None));
 }
 
 #[tokio::test]

@@ -260,7 +260,7 @@ impl RevocationList {
         // The first update that the requester does not know.
         let next = match query.cursor {
             Some(cursor) if cursor > last => {
-                return Err(TrlError { error: TrlErrorId::OUT_OF_BOUND_CURSOR, cursor: Some(Cursor::At(last)) });
+                return Err(TrlError { error: TrlErrorId::OUT_OF_BOUND_CURSOR, cursor: None });
             }
             // Some are lost: the requester needs the whole list (section 9.2.3, case A).
             Some(cursor) if cursor.saturating_add(1) < updates.first => return diff(Vec::new(), Cursor::Null, true),

@@ -167,7 +167,9 @@ mod revocation_lists {
             (&["diff"], Err(TrlErrorId::INVALID_VALUE)),
             (&["diff="], Err(TrlErrorId::INVALID_VALUE)),
             (&["diff=1", "diff=1"], Err(TrlErrorId::INVALID_VALUE)),
-            (&["diff=1", "cursor=+1"], Err(TrlErrorId::INVALID_VALUE)),
+            (&["diff=1", "cursor=+1"], Ok(Query { diff: Some(1), cursor: Some(u64::MAX) })),
+            (&["diff=1", "cursor=1", "cursor=1"], Ok(Query { diff: Some(1), cursor: Some(u64::MAX) })),
+            (&["cursor=-1"], Err(TrlErrorId::INVALID_SET)),
             (&["diff=99999999999999999999"], Ok(Query { diff: Some(u64::MAX), cursor: None })),
         ] {
             assert_eq!(parse(query).map_err(|error| error.error), expected, "{query:?}");
@@ -176,10 +178,10 @@ mod revocation_lists {
 
     #[test]
     fn an_error_is_an_entry_of_problem_details() {
-        let error = TrlError { error: TrlErrorId::OUT_OF_BOUND_CURSOR, cursor: Some(Cursor::At(42)) };
-        assert_eq!(error.encode(), bytes("A1 01 A2 00 02 01 182A"));
+        let error = TrlError { error: TrlErrorId::INVALID_VALUE, cursor: Some(Cursor::At(42)) };
+        assert_eq!(error.encode(), bytes("A1 01 A2 00 00 01 182A"));
         // With title and detail, as in the example of section 6.1 of RFC 9770.
-        assert_eq!(TrlError::parse(&bytes("A3 20 61 78 21 61 79 01 A2 00 02 01 182A")), Ok(error));
+        assert_eq!(TrlError::parse(&bytes("A3 20 61 78 21 61 79 01 A2 00 00 01 182A")), Ok(error));
         assert!(TrlError::parse(&bytes("A1 20 61 78")).is_err());
     }
 

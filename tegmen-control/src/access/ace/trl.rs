@@ -21,15 +21,17 @@ pub type TokenHash = Vec<u8>;
 pub struct Query {
     /// Maximum number of updates, where 0 means all. `None` requests the whole list.
     pub diff: Option<u64>,
-    /// The cursor of an earlier answer: an index. The requested updates are those after this index.
+    /// The cursor of an earlier answer: an index. The requested updates are those after this index. A value that is no
+    /// number is [`u64::MAX`], which is no index.
     pub cursor: Option<u64>,
 }
 
 impl Query {
-    /// Reads the values of the Uri-Query options. Unknown options are ignored.
+    /// Reads the values of the Uri-Query options. Unknown options are ignored. A parameter that occurs twice has no
+    /// valid value.
     ///
     /// # Errors
-    /// The error for a 4.00 response: a value is no number, a parameter occurs twice, or a cursor has no `diff`.
+    /// The error for a 4.00 response: the value of `diff` is no number, or there is a cursor and no `diff`.
     pub fn parse<'q>(options: impl IntoIterator<Item = &'q [u8]>) -> Result<Self, TrlError> {
         let (mut diff, mut cursor) = (None, None);
         let mut wrong = false;
@@ -44,9 +46,11 @@ impl Query {
                 _ => continue,
             };
             let digits = value.iter().all(u8::is_ascii_digit);
-            wrong |= value.is_empty() || !digits || place.is_some();
+            let valid = !value.is_empty() && digits && place.is_none();
+            wrong |= key == b"diff" && !valid;
             // A cursor above 64 bits is past the last update.
-            *place = Some(std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX));
+            let number = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
+            *place = Some(number.filter(|_| valid).unwrap_or(u64::MAX));
         }
         match (wrong, diff, cursor) {
             (true, ..) => Err(TrlError { error: TrlErrorId::INVALID_VALUE, cursor: None }),
@@ -204,7 +208,8 @@ impl TrlErrorId {
 pub struct TrlError {
     /// The number of the error.
     pub error: TrlErrorId,
-    /// The index of the last update of the revocation list, for an error about a cursor; `None` for another error.
+    /// The index of the last update of the revocation list, if the value of the parameter `cursor` is invalid; `None` for
+    /// another error.
     pub cursor: Option<Cursor>,
 }
 

@@ -69,7 +69,7 @@ fn a_cursor_goes_on_where_the_last_answer_ended() {
     assert_eq!(added(diff(&list, 0, Some(4))), (hashes(&[7, 6, 5]), Some(Cursor::At(7)), Some(false)));
     assert_eq!(added(diff(&list, 0, Some(7))), (vec![], Some(Cursor::At(7)), Some(false)));
     assert_eq!(added(diff(&list, 6, Some(0))), (hashes(&[6, 5, 4, 3, 2]), Some(Cursor::At(6)), Some(true)));
-    let past = TrlError { error: TrlErrorId::OUT_OF_BOUND_CURSOR, cursor: Some(Cursor::At(7)) };
+    let past = TrlError { error: TrlErrorId::OUT_OF_BOUND_CURSOR, cursor: None };
     assert_eq!(diff(&list, 0, Some(8)), Err(past));
     let none = TrlError { error: TrlErrorId::INVALID_VALUE, cursor: Some(Cursor::At(7)) };
     assert_eq!(diff(&list, 0, Some(u64::MAX)), Err(none));
