@@ -135,4 +135,6 @@ fn mistakes_name_the_option_and_the_reason() {
     let twice = ["--proxy-host", "a=coap://b", "--proxy-host", "A=coap://c"];
     assert!(wrong(&twice).contains("two origins of this host"));
     assert!(wrong(&["--proxy-to", "coaps://b", "--proxy-ca", "missing.pem"]).contains("proxy-ca"));
+    let spaced = wrong(&["--proxy-to", "coap://b", "--proxy-name", "my proxy"]);
+    assert!(spaced.contains("--proxy-name: ") && spaced.contains("choose a name without spaces"), "{spaced}");
 }

@@ -36,12 +36,11 @@ mod state;
 mod upstream;
 mod virtual_host;
 
-pub use config::{ProxyConfig, Reverse, ReverseError};
+pub use config::{ProxyConfig, ProxyError, Reverse, ReverseError};
 pub use pattern::{Pattern, PatternError};
 pub use state::ProxyCounts;
 pub use virtual_host::{VirtualHost, VirtualHostError};
 
-use crate::client::ClientError;
 use crate::clock;
 use crate::server::{Application, Request, VirtualHosts};
 use crate::target::{Place, Target, TargetScheme};
@@ -109,8 +108,9 @@ impl Proxy {
     /// Starts the thread that sends requests to origins.
     ///
     /// # Errors
-    /// [`ClientError`] if the system gives no socket, no thread, or no randomness.
-    pub fn new(config: ProxyConfig) -> Result<Self, ClientError> {
+    /// [`ProxyError`] if a setting is not valid, or if the system gives no socket, no thread, or no randomness.
+    pub fn new(config: ProxyConfig) -> Result<Self, ProxyError> {
+        config.check()?;
         let state = State::new(config.room());
         let hosts = VirtualHost::all(&config.hosts);
         let shared = Arc::new(Shared { config, hosts, state: Mutex::new(state) });

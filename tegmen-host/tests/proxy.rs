@@ -196,6 +196,22 @@ async fn a_query_and_accept_choose_another_response() {
     assert_eq!(text(&get(&client, &origin.uri("/one")).await).1, "one 1");
 }
 
+/// Sections 3 and 4 of RFC 8768.
+#[test]
+fn a_hop_limit_of_0_and_a_name_with_a_space_are_refused() {
+    let refused = |config| Proxy::new(config).err().expect("an error").to_string();
+    assert_eq!(
+        refused(settings().with(|config| config.hop_limit = 0)),
+        "the Hop-Limit of the proxy is 0: choose a number from 1 to 255, such as 16"
+    );
+    for name in ["my proxy", "proxy ", "my\tproxy"] {
+        assert_eq!(
+            refused(settings().with(|config| config.name = name.to_owned())),
+            format!("the name of the proxy, {name:?}, has a space: choose a name without spaces, such as \"tegmen\"")
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_request_does_not_wait_for_one_with_a_smaller_hop_limit() {
     let (origin, (server, proxy)) = (Origin::new(), open(settings()));

@@ -45,6 +45,8 @@ impl ProxyOptions {
         names.sort_unstable();
         let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
         check("proxy-host", twice.map(|pair| format!("{}: there are two origins of this host", pair[0])));
+        let named = ProxyConfig::default().with(|config| config.name.clone_from(&self.proxy_name));
+        check("proxy-name", named.check().err().map(|wrong| wrong.to_string()));
         mistakes
     }
 

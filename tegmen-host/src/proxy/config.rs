@@ -3,7 +3,7 @@
 use super::memory::Bounds;
 use super::virtual_host::{Authority, VirtualHost};
 use super::{Pattern, Route};
-use crate::client::ClientConfig;
+use crate::client::{ClientConfig, ClientError};
 use crate::target::TargetScheme;
 use crate::uri::{Uri, UriError};
 use std::str::FromStr;
@@ -36,7 +36,7 @@ pub struct ProxyConfig {
     /// The Hop-Limit for a request that has none: the number of proxies that the request may still pass, at least 1
     /// (RFC 8768).
     pub hop_limit: u8,
-    /// The name of the proxy in the diagnostic payload of 5.08 (RFC 8768, section 4).
+    /// The name of the proxy in the diagnostic payload of 5.08 (RFC 8768, section 4). It has no spaces.
     pub name: String,
     /// The certificates in DER of the authorities that may issue the certificates of HTTPS servers. Without an
     /// authority, the proxy contacts no HTTPS server.
@@ -75,6 +75,21 @@ impl ProxyConfig {
         self
     }
 
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// [`ProxyError::HopLimit`] or [`ProxyError::Name`], if RFC 8768 does not permit a setting.
+    pub fn check(&self) -> Result<(), ProxyError> {
+        if self.hop_limit == 0 {
+            return Err(ProxyError::HopLimit);
+        }
+        // Spaces separate the names in the diagnostic payload.
+        if self.name.contains(char::is_whitespace) {
+            return Err(ProxyError::Name(self.name.clone()));
+        }
+        Ok(())
+    }
+
     /// Returns the settings of the client with which the proxy sends requests to origins. The client stores no session
     /// in a file, so that no other program can resume the sessions of the proxy. The client uses no OSCORE context.
     pub(super) fn client(&self) -> ClientConfig {
@@ -108,6 +123,20 @@ impl ProxyConfig {
         response.set_code(Code::HOP_LIMIT_REACHED);
         response.payload(self.name.as_bytes())
     }
+}
+
+/// The reason why a proxy cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// [`ProxyConfig::hop_limit`] is 0.
+    #[error("the Hop-Limit of the proxy is 0: choose a number from 1 to 255, such as 16")]
+    HopLimit,
+    /// [`ProxyConfig::name`] has a space.
+    #[error("the name of the proxy, {0:?}, has a space: choose a name without spaces, such as \"tegmen\"")]
+    Name(String),
+    /// The system gives no socket, no thread, or no randomness.
+    #[error(transparent)]
+    Client(#[from] ClientError),
 }
 
 /// A path of a reverse proxy, and its origin. If the path is `/a`, the resource `/b` of the origin is `/a/b` at the
