@@ -110,6 +110,7 @@ fn response(line: &str, is_conditional: bool, number: usize) -> Vec<u8> {
         "GET /cut" => b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc".to_vec(),
         "GET /noise" => b"\x16\x03\x01\r\n\r\n".to_vec(),
         "GET /moved" => with("302 Found\r\nlocation: /one\r\n", b""),
+        "GET /loop" => with("508 Loop Detected\r\ncontent-type: text/plain\r\n", b"other-proxy"),
         "GET /silent" => Vec::new(),
         "POST /made" => with("201 Created\r\nlocation: /made/7?a=1\r\n", b""),
         _ if line.starts_with("PUT ") || line.starts_with("DELETE ") => with("204 No Content\r\n", b""),
@@ -255,6 +256,14 @@ async fn an_error_has_its_text() {
     let response = asking.get(&site.uri("/nothing")).await;
     assert_eq!((response.code, &*response.payload), (Code::NOT_FOUND, &b"it is not here"[..]));
     assert_eq!(response.content_format(), None);
+}
+
+/// Section 5 of RFC 8768.
+#[tokio::test]
+async fn a_loop_of_http_servers_is_5_08_with_the_name_of_the_proxy() {
+    let (site, asking) = (Site::new(), Asking::new(HERE).await);
+    let response = asking.get(&site.uri("/loop")).await;
+    assert_eq!((response.code, &*response.payload), (Code::HOP_LIMIT_REACHED, &b"tegmen other-proxy"[..]));
 }
 
 #[tokio::test]

@@ -108,6 +108,8 @@ fn code_of(method: Code, status: StatusCode) -> Option<Code> {
         StatusCode::BAD_GATEWAY => Code::BAD_GATEWAY,
         StatusCode::SERVICE_UNAVAILABLE => Code::SERVICE_UNAVAILABLE,
         StatusCode::GATEWAY_TIMEOUT => Code::GATEWAY_TIMEOUT,
+        // RFC 8768, section 5.
+        StatusCode::LOOP_DETECTED => Code::HOP_LIMIT_REACHED,
         status if status.is_client_error() => Code::BAD_REQUEST,
         status if status.is_server_error() => Code::INTERNAL_SERVER_ERROR,
         _ => return None,

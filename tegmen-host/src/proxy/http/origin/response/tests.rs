@@ -45,6 +45,7 @@ fn a_status_is_a_code() {
         (Code::GET, 429, Code::TOO_MANY_REQUESTS),
         (Code::GET, 500, Code::INTERNAL_SERVER_ERROR),
         (Code::GET, 503, Code::SERVICE_UNAVAILABLE),
+        (Code::GET, 508, Code::HOP_LIMIT_REACHED),
         (Code::GET, 599, Code::INTERNAL_SERVER_ERROR),
     ] {
         assert_eq!(map(method, status, &[], "").unwrap().code, code, "{status}");
