@@ -263,6 +263,7 @@ fn a_media_type_is_a_content_format_and_back() {
     let accept = |value| front.ask("GET", &origin.at("/accept"), &[("accept", value)], &[]);
     assert_eq!(accept("application/json").text(), (200, "Some(50)"));
     assert_eq!(accept("*/*").text(), (200, "None"));
+    assert_eq!(accept("text/html, image/png;q=0.5").text(), (200, "None"));
 }
 
 #[test]

@@ -74,31 +74,21 @@ fn loose(essence: &str) -> Option<u16> {
 }
 
 /// Returns the Content-Format for the Accept option, from the values of Accept headers: the registered format with the
-/// highest weight. Returns `Ok(None)` without an Accept header, and for `*/*`. Also returns `Ok(None)` if the headers
-/// have a range such as `text/*` and no registered format, because CoAP has no option for a range.
-///
-/// # Errors
-/// `Err` if none of the media types has a Content-Format.
-pub(super) fn accepted<'a>(values: impl Iterator<Item = &'a str>) -> Result<Option<u16>, ()> {
+/// highest weight. Returns `None` without an Accept header, and for `*/*`. Also returns `None` if no media type has a
+/// registered format, because the proxy then ignores the headers (RFC 8075, section 6.1).
+pub(super) fn accepted<'a>(values: impl Iterator<Item = &'a str>) -> Option<u16> {
     let mut best: Option<(f32, u16)> = None;
-    let (mut is_asked, mut has_range) = (false, false);
     for (range, weight) in values.flat_map(|value| value.split(',')).filter_map(weighted) {
-        is_asked = true;
         if range.starts_with("*/*") {
-            return Ok(None);
+            return None;
         }
-        has_range |= range.contains("/*");
         if let Some(format) = registered(&range)
             && best.is_none_or(|(before, _)| weight > before)
         {
             best = Some((weight, format));
         }
     }
-    match best {
-        Some((_, format)) => Ok(Some(format)),
-        None if is_asked && !has_range => Err(()),
-        None => Ok(None),
-    }
+    best.map(|(_, format)| format)
 }
 
 /// Returns a range of an Accept header without its weight, and the weight. Returns `None` if the weight is 0, or the

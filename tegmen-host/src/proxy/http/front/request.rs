@@ -94,13 +94,8 @@ impl Mapped {
                 None => return unsupported("the Content-Type has no Content-Format of CoAP"),
             },
         }
-        match media::accepted(texts(headers, header::ACCEPT)) {
-            Ok(None) => {}
-            Ok(Some(format)) => self.add_uint(OptionNumber::ACCEPT, format),
-            Err(()) => {
-                let why = "no media type of Accept has a Content-Format of CoAP";
-                return Err(Refusal::new(StatusCode::NOT_ACCEPTABLE, why));
-            }
+        if let Some(format) = media::accepted(texts(headers, header::ACCEPT)) {
+            self.add_uint(OptionNumber::ACCEPT, format);
         }
         Ok(())
     }
