@@ -138,7 +138,7 @@ async fn a_server_registers_itself_and_its_changes() {
     let round = std::sync::atomic::AtomicU32::new(0);
     let listed = move || {
         let round = round.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let path = if round < 2 { "before" } else { "after" };
+        let path = if round < 2 { "before" } else { "after it" };
         vec![ListedPath { path: path.to_owned(), resource_type: "value", content_format: Some(0), observable: true }]
     };
     let task = tokio::spawn(async move {
@@ -154,6 +154,6 @@ async fn a_server_registers_itself_and_its_changes() {
     // The first renewal has the same links, the second one others.
     let second = events.recv().await.expect("an event").expect("registered");
     assert_eq!(first, second);
-    assert_eq!(look_up(&reader, "/rd-lookup/res").await, "<coaps://127.0.0.1:5684/after>;rt=\"value\";ct=0;obs");
+    assert_eq!(look_up(&reader, "/rd-lookup/res").await, "<coaps://127.0.0.1:5684/after%20it>;rt=\"value\";ct=0;obs");
     task.abort();
 }

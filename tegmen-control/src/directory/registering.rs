@@ -6,7 +6,7 @@ use std::time::Duration;
 use tegmen::coap::{Code, OptionNumber};
 use tegmen_host::client::{ClientConfig, ClientError, Request, Response, Session};
 use tegmen_host::resources::ListedPath;
-use tegmen_host::uri::Uri;
+use tegmen_host::uri::{Uri, encoded_path};
 
 /// The pause after the first failed registration. Each further pause is twice as long as the previous one, up to
 /// [`MAX_PAUSE`].
@@ -167,7 +167,7 @@ fn link_format(listed: &[ListedPath]) -> String {
             path.content_format.map(number),
             path.observable.then(|| Attribute { name: "obs".to_owned(), value: None }),
         ];
-        let target = format!("/{}", path.path);
+        let target = format!("/{}", encoded_path(&path.path));
         Link { target, attributes: attributes.into_iter().flatten().collect() }.to_string()
     };
     listed.iter().map(link).collect::<Vec<_>>().join(",")

@@ -27,20 +27,36 @@ impl Link<'_> {
     pub(crate) fn matches(&self, query: &[u8]) -> bool {
         let Ok(query) = core::str::from_utf8(query) else { return false };
         let Some((name, wanted)) = query.split_once('=') else { return false };
-        let fits = |value: &str| match wanted.strip_suffix('*') {
-            Some(prefix) => value.starts_with(prefix),
-            None => value == wanted,
-        };
         match name {
-            "href" => wanted.strip_prefix('/').is_some_and(|wanted| match wanted.strip_suffix('*') {
-                Some(prefix) => self.path.starts_with(prefix),
-                None => self.path == wanted,
-            }),
-            "rt" => self.resource_type.split(' ').any(|one| !one.is_empty() && fits(one)),
+            "href" => fits(core::iter::once(b'/').chain(encoded(self.path)), wanted),
+            "rt" => self.resource_type.split(' ').any(|one| !one.is_empty() && fits(one.bytes(), wanted)),
             "ct" => wanted.parse().ok() == self.content_format && self.content_format.is_some(),
             _ => false,
         }
     }
+}
+
+/// True if a value is the wanted one, or begins with the wanted text before an asterisk.
+fn fits(mut value: impl Iterator<Item = u8>, wanted: &str) -> bool {
+    match wanted.strip_suffix('*') {
+        Some(prefix) => prefix.bytes().all(|byte| value.next() == Some(byte)),
+        None => value.eq(wanted.bytes()),
+    }
+}
+
+/// Returns a path in the form of a URI (RFC 3986, section 3.3): every byte that a segment must encode becomes `%XX`.
+/// Hosts have a function that writes the same text on the heap.
+fn encoded(path: &str) -> impl Iterator<Item = u8> {
+    path.bytes().flat_map(|byte| {
+        let is_plain = byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte);
+        let (bytes, len) = if is_plain { ([byte, 0, 0], 1) } else { ([b'%', digit(byte >> 4), digit(byte & 15)], 3) };
+        bytes.into_iter().take(len)
+    })
+}
+
+/// Returns a hexadecimal digit in upper case.
+const fn digit(value: u8) -> u8 {
+    if value < 10 { b'0'.wrapping_add(value) } else { b'A'.wrapping_sub(10).wrapping_add(value) }
 }
 
 /// Responds to a GET of `/.well-known/core`. The response lists the links that match every query of the request.
@@ -65,7 +81,7 @@ pub fn respond<'l>(
     for link in links.filter(wanted) {
         response.payload(separator)?;
         response.payload(b"/")?;
-        response.payload(link.path.as_bytes())?;
+        write(response, encoded(link.path))?;
         response.payload(b">")?;
         if !link.resource_type.is_empty() {
             response.payload(b";rt=\"")?;
@@ -82,6 +98,10 @@ pub fn respond<'l>(
         separator = b",<";
     }
     Ok(())
+}
+
+fn write(response: &mut Response<'_, '_>, mut bytes: impl Iterator<Item = u8>) -> Result<(), Code> {
+    bytes.try_for_each(|byte| response.payload(&[byte]))
 }
 
 /// Writes a number in decimal digits. It does not use `core::fmt`, because the code of `core::fmt` is long for a mote.

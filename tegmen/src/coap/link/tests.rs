@@ -6,11 +6,13 @@ use crate::identity::{Identity, Principal, Protection};
 use std::string::String;
 use std::vec::Vec;
 
-const LINKS: [Link<'static>; 4] = [
+const LINKS: [Link<'static>; 5] = [
     Link { path: "sensors/temp", resource_type: "temperature-c sensor", content_format: Some(0), observable: false },
     Link { path: "sensors/light", resource_type: "light-lux", content_format: Some(65535), observable: true },
     Link { path: "blink", resource_type: "", content_format: None, observable: false },
     Link { path: "t", resource_type: "sensor", content_format: Some(50), observable: false },
+    // Characters that the path of a URI does not contain.
+    Link { path: "a b/\u{e9}>%2f,c", resource_type: "", content_format: None, observable: false },
 ];
 
 struct WellKnown;
@@ -48,15 +50,14 @@ fn paths(queries: &[&str]) -> Vec<String> {
     let options: Vec<_> = queries.iter().map(|q| (OptionNumber::URI_QUERY, q.as_bytes())).collect();
     let (code, list) = ask(Code::GET, &options, 500);
     assert_eq!(code, Code::CONTENT);
-    let paths = list.split(',').filter(|link| !link.is_empty());
-    paths.map(|link| link[2..link.find('>').unwrap()].into()).collect()
+    list.split("</").skip(1).map(|link| link[..link.find('>').unwrap()].into()).collect()
 }
 
 #[test]
 fn all_links_are_listed_in_the_format_of_rfc_6690() {
     let (_, list) = ask(Code::GET, &[], 500);
     let expected = "</sensors/temp>;rt=\"temperature-c sensor\";ct=0,</sensors/light>;rt=\"light-lux\";ct=65535;obs,\
-                        </blink>,</t>;rt=\"sensor\";ct=50";
+                        </blink>,</t>;rt=\"sensor\";ct=50,</a%20b/%C3%A9%3E%252f,c>";
     assert_eq!(list, expected);
 }
 
@@ -64,7 +65,11 @@ fn all_links_are_listed_in_the_format_of_rfc_6690() {
 fn a_query_filters_the_list() {
     assert_eq!(paths(&["href=/blink"]), ["blink"]);
     assert_eq!(paths(&["href=/sensors/*"]), ["sensors/temp", "sensors/light"]);
-    assert_eq!(paths(&["href=/*"]).len(), 4);
+    assert_eq!(paths(&["href=/*"]).len(), 5);
+    assert_eq!(paths(&["href=*"]).len(), 5);
+    for query in ["href=/a%20b/%C3%A9%3E%252f,c", "href=/a%20*", "href=/a%2*"] {
+        assert_eq!(paths(&[query]), ["a%20b/%C3%A9%3E%252f,c"], "{query}");
+    }
     assert_eq!(paths(&["rt=sensor"]), ["sensors/temp", "t"]);
     assert_eq!(paths(&["rt=light*"]), ["sensors/light"]);
     assert_eq!(paths(&["ct=50"]), ["t"]);
@@ -74,6 +79,9 @@ fn a_query_filters_the_list() {
 #[test]
 fn what_nobody_has_matches_nothing() {
     for query in ["if=x", "rt=", "rt=sens", "ct=", "ct=x", "href=blink", "href=", "rt", "", "\u{7f}", "=", "*"] {
+        assert!(paths(&[query]).is_empty(), "{query}");
+    }
+    for query in ["href=/a b*", "href=/a%20b", "href=/blink/a"] {
         assert!(paths(&[query]).is_empty(), "{query}");
     }
 }
