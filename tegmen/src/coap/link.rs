@@ -30,7 +30,7 @@ impl Link<'_> {
         match name {
             "href" => fits(core::iter::once(b'/').chain(encoded(self.path)), wanted),
             "rt" => self.resource_type.split(' ').any(|one| !one.is_empty() && fits(one.bytes(), wanted)),
-            "ct" => wanted.parse().ok() == self.content_format && self.content_format.is_some(),
+            "ct" => self.content_format.is_some_and(|format| fits(decimal(format), wanted)),
             _ => false,
         }
     }
@@ -90,7 +90,7 @@ pub fn respond<'l>(
         }
         if let Some(format) = link.content_format {
             response.payload(b";ct=")?;
-            decimal(response, format)?;
+            write(response, decimal(format))?;
         }
         if link.observable {
             response.payload(b";obs")?;
@@ -104,19 +104,11 @@ fn write(response: &mut Response<'_, '_>, mut bytes: impl Iterator<Item = u8>) -
     bytes.try_for_each(|byte| response.payload(&[byte]))
 }
 
-/// Writes a number in decimal digits. It does not use `core::fmt`, because the code of `core::fmt` is long for a mote.
-fn decimal(response: &mut Response<'_, '_>, number: u16) -> Result<(), Code> {
-    let mut divisor = 10_000;
-    let mut begun = false;
-    while divisor > 0 {
-        let digit = number.checked_div(divisor).unwrap_or(0) % 10;
-        begun |= digit > 0 || divisor == 1;
-        if begun {
-            response.payload(&[b'0'.wrapping_add(digit as u8)])?;
-        }
-        divisor /= 10;
-    }
-    Ok(())
+/// Returns the decimal digits of a number. It does not use `core::fmt`, because the code of `core::fmt` is long for a
+/// mote.
+fn decimal(number: u16) -> impl Iterator<Item = u8> {
+    let divisors = [10_000_u16, 1000, 100, 10, 1].into_iter().skip_while(move |divisor| *divisor > number.max(1));
+    divisors.map(move |divisor| b'0'.wrapping_add((number.checked_div(divisor).unwrap_or(0) % 10) as u8))
 }
 
 #[cfg(test)]

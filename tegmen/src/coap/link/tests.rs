@@ -73,6 +73,8 @@ fn a_query_filters_the_list() {
     assert_eq!(paths(&["rt=sensor"]), ["sensors/temp", "t"]);
     assert_eq!(paths(&["rt=light*"]), ["sensors/light"]);
     assert_eq!(paths(&["ct=50"]), ["t"]);
+    assert_eq!(paths(&["ct=6*"]), ["sensors/light"]);
+    assert_eq!(paths(&["ct=*"]), ["sensors/temp", "sensors/light", "t"]);
     assert_eq!(paths(&["rt=sensor", "ct=0"]), ["sensors/temp"]);
 }
 
@@ -81,7 +83,7 @@ fn what_nobody_has_matches_nothing() {
     for query in ["if=x", "rt=", "rt=sens", "ct=", "ct=x", "href=blink", "href=", "rt", "", "\u{7f}", "=", "*"] {
         assert!(paths(&[query]).is_empty(), "{query}");
     }
-    for query in ["href=/a b*", "href=/a%20b", "href=/blink/a"] {
+    for query in ["ct=00", "ct=+0", "ct=050", "ct=05*", "href=/a b*", "href=/a%20b", "href=/blink/a"] {
         assert!(paths(&[query]).is_empty(), "{query}");
     }
 }
