@@ -5,6 +5,9 @@ use super::error::DirectoryError;
 use fluent_uri::{Uri, UriRef};
 use std::fmt;
 
+/// The attributes that a link has at most once (RFC 6690, section 3).
+pub(super) const ONCE: [&str; 3] = ["rt", "if", "sz"];
+
 /// A link: its target, and its attributes in the order of the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Link {
@@ -144,6 +147,10 @@ impl<'t> Reader<'t> {
             }
             self.skip_spaces();
             attributes.push(self.attribute()?);
+        }
+        let count = |name: &str| attributes.iter().filter(|attribute: &&Attribute| attribute.name == name).count();
+        if ONCE.into_iter().any(|name| count(name) > 1) {
+            return Err("a link has rt, if and sz at most once (RFC 6690, section 3)");
         }
         let link = Link { target: target.to_owned(), attributes };
         if let Some(anchor) = link.attribute("anchor") {

@@ -2,7 +2,7 @@
 
 use super::REGISTRATIONS;
 use super::error::DirectoryError;
-use super::links::{self, Link};
+use super::links::{self, Link, ONCE};
 use fluent_uri::Uri;
 use fluent_uri::component::Host;
 use std::collections::{BTreeMap, HashMap};
@@ -133,6 +133,9 @@ impl Parameters {
                 }
                 name if !is_text(name) || !is_text(value) => {
                     return Err(malformed("a control character is in a parameter".to_owned()));
+                }
+                name if ONCE.contains(&name) && parameters.attributes.iter().any(|(there, _)| there == name) => {
+                    return Err(malformed(format!("{name} is there twice")));
                 }
                 name => parameters.attributes.push((name.to_owned(), value.to_owned())),
             }

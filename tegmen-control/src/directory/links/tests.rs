@@ -48,6 +48,10 @@ fn a_link_that_does_not_stand_by_itself_is_refused() {
         "</a>;anchor=\"b\"",
         "</a>;anchor=\"coap://b\"",
         "<coap://a>;anchor=\"/b\"",
+        "</a>;rt=\"x\";rt=\"y\"",
+        "</a>;if=\"x\";ct=0;if=\"x\"",
+        "</a>;sz=1;sz=2",
+        "</a>;rt;rt",
     ];
     for text in all {
         assert!(matches!(parse(text.as_bytes()), Err(DirectoryError::Malformed(_))), "{text}");

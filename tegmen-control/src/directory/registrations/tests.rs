@@ -171,6 +171,8 @@ fn parameters_that_mean_nothing_are_refused() {
         "ep=a&href=/x",
         "ep=a&rt=core.rd-ep",
         "ep=a&d=",
+        "ep=a&if=x&if=y",
+        "ep=a&sz=1&et=x&sz=1",
     ];
     for query in all {
         let refused = directory.register(plain(1), query.split('&').filter(|part| !part.is_empty()), b"", (1, NOW));
