@@ -5,6 +5,9 @@ use super::links::{Attribute, Link, Value};
 use super::registrations::{Directory, Registration};
 use std::fmt::Write as _;
 
+/// The attributes that contain a list of values with spaces between them (RFC 6690, section 4.1).
+const LISTS: [&str; 5] = ["rt", "if", "rel", "rev", "ct"];
+
 /// The query of a lookup: the attributes that an entry must have, and the page.
 #[derive(Default)]
 struct Query<'q> {
@@ -69,6 +72,11 @@ impl Criterion<'_> {
         if self.is_prefix { value.starts_with(self.value) } else { value == self.value }
     }
 
+    /// Returns true if one value of a list fits. Spaces separate the values.
+    fn fits_one_of(&self, values: &str) -> bool {
+        values.split(' ').any(|one| self.fits(one))
+    }
+
     /// Returns true if a link or its registration has the attribute of this criterion.
     fn fits_link(&self, registration: &Registration, link: &Link) -> bool {
         let own = match self.name {
@@ -76,10 +84,7 @@ impl Criterion<'_> {
             "anchor" => link
                 .attribute("anchor")
                 .is_some_and(|anchor| self.fits(anchor) || self.fits(&absolute(registration, anchor))),
-            // Lists of values with spaces between them (RFC 6690, section 4.1).
-            "rt" | "if" | "rel" | "rev" | "ct" => {
-                link.attribute(self.name).is_some_and(|value| value.split(' ').any(|one| self.fits(one)))
-            }
+            name if LISTS.contains(&name) => link.attribute(name).is_some_and(|values| self.fits_one_of(values)),
             name => link
                 .attributes
                 .iter()
@@ -97,7 +102,9 @@ impl Criterion<'_> {
             "ep" => self.fits(endpoint),
             "d" => sector.as_deref().is_some_and(|sector| self.fits(sector)),
             "base" => self.fits(&registration.base),
-            name => registration.attributes.iter().any(|(there, value)| there == name && self.fits(value)),
+            name => registration.attributes.iter().any(|(there, value)| {
+                there == name && if LISTS.contains(&name) { self.fits_one_of(value) } else { self.fits(value) }
+            }),
         }
     }
 }

@@ -13,7 +13,8 @@ fn directory() -> Directory {
         b"</light>;rt=\"tag:example.com:light other\";obs",
         b"",
     ];
-    let queries = ["ep=sensor1&base=coap://sensor1.example.com", "ep=node2&d=floor-3&et=oic.d.sensor", "ep=node3"];
+    let queries =
+        ["ep=sensor1&base=coap://sensor1.example.com", "ep=node2&d=floor-3&et=oic.d.sensor&if=a b", "ep=node3"];
     for (number, (query, links)) in queries.into_iter().zip(links).enumerate() {
         let address = format!("[2001:db8:3::{number}]:61616").parse().unwrap();
         let who = Registrant { name: Some("tool"), address, is_secure: false, is_tool: true };
@@ -70,12 +71,15 @@ fn each_criterion_must_fit_the_same_link() {
 #[test]
 fn endpoints_are_returned_with_their_attributes_and_without_their_lifetime() {
     let second = "</rd/0000000000000001>;base=\"coap://[2001:db8:3::1]:61616\";ep=\"node2\";d=\"floor-3\";\
-                  et=\"oic.d.sensor\";rt=\"core.rd-ep\"";
-    for query in ["ep=node2", "et=oic.d.sensor", "d=floor*", "href=/rd/0000000000000001", "rt=tag:example.com:light"] {
+                  et=\"oic.d.sensor\";if=\"a b\";rt=\"core.rd-ep\"";
+    let whole = ["ep=node2", "et=oic.d.sensor", "d=floor*", "href=/rd/0000000000000001"];
+    let one_of_several = ["rt=tag:example.com:light", "if=a", "if=b*"];
+    for query in whole.into_iter().chain(one_of_several) {
         assert_eq!(endpoints(query), second, "{query}");
     }
     assert_eq!(endpoints("rt=core.rd-ep").split(',').count(), 3);
     assert_eq!(endpoints("ep=nobody"), "");
+    assert_eq!(endpoints("if=a b"), "", "the values are compared one by one");
 }
 
 #[test]
