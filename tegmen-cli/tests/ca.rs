@@ -25,8 +25,11 @@ impl Drop for Dir {
 }
 
 fn tegmen(dir: &Path, arguments: &str) -> Result<Vec<Value>, String> {
-    let run =
-        Command::new(env!("CARGO_BIN_EXE_tegmen")).args(arguments.split(' ')).arg("--json").current_dir(dir).output();
+    tegmen_with(dir, &arguments.split(' ').collect::<Vec<_>>())
+}
+
+fn tegmen_with(dir: &Path, arguments: &[&str]) -> Result<Vec<Value>, String> {
+    let run = Command::new(env!("CARGO_BIN_EXE_tegmen")).args(arguments).arg("--json").current_dir(dir).output();
     let run = run.unwrap();
     let lines = |bytes: &[u8]| -> Vec<Value> {
         String::from_utf8_lossy(bytes).lines().map(|line| serde_json::from_str(line).unwrap_or(Value::Null)).collect()
@@ -177,6 +180,50 @@ fn mistakes_are_answered_with_cause_and_next_step() {
     assert_eq!(tegmen(dir, "ca list ca").unwrap().len(), 1, "nothing of it was issued");
     std::fs::write(dir.join("ca/ca.pem"), std::fs::read(dir.join("ca/one.pem")).unwrap()).unwrap();
     assert!(tegmen(dir, "ca list ca").unwrap_err().contains("ca.pem is not of ca.key"));
+}
+
+#[test]
+fn a_dns_name_has_the_syntax_of_a_host_name() {
+    let Dir(dir) = &Dir::new("dns");
+    tegmen(dir, "ca init ca").unwrap();
+    let issue =
+        |name: &str, dns: &str| tegmen_with(dir, &["ca", "issue", "ca", "--name", name, &format!("--dns={dns}")]);
+    let (label, long_label) = ("a".repeat(63), "a".repeat(64));
+    let longest = [&label[..], &label, &label, &label[..61]].join(".");
+    let (too_long, too_long_wildcard) = (format!("{longest}a"), format!("*.{longest}"));
+    for wrong in [
+        "",
+        " ",
+        "a b",
+        "a_b",
+        "a@b",
+        ".",
+        "a..b",
+        ".a",
+        "a.",
+        "-a",
+        "a-",
+        "a.-b",
+        "a-.b",
+        "*",
+        "*.",
+        "a.*",
+        "*a.b",
+        "*.*.a",
+        "192.0.2.7",
+        "gäteway",
+        &long_label,
+        &too_long,
+        &too_long_wildcard,
+    ] {
+        let said = issue("wrong", wrong).expect_err(wrong);
+        assert!(said.starts_with("--dns: ") && said.contains("--ip"), "{wrong}: {said}");
+    }
+    assert_eq!(tegmen(dir, "ca list ca").unwrap().len(), 0);
+    let right = ["a1.b-c.example", "7.example", "a--b", "xn--gteway-5wa.example", "*.gw.example", &label, &longest];
+    for (number, right) in right.into_iter().enumerate() {
+        assert_eq!(issue(&format!("right{number}"), right).unwrap()[0]["names"][0], right);
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData, RevokedCertParams,
     RsaKeySize, SanType, SerialNumber, SignatureAlgorithm, SigningKey,
 };
+use rustls_pki_types::DnsName;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::net::IpAddr;
@@ -165,9 +166,12 @@ impl Authority {
         // 127 random bits: no two are the same, and nobody can predict the next (RFC 5280, section 4.1.2.2).
         let mut serial = random::bytes::<16>()?;
         serial[0] = serial[0] & 0x7f | 0x40;
-        let mut params = CertificateParams::new(want.dns).map_err(|error| {
-            Failure::usage(format!("--dns: {error}: letters, digits, dots and hyphens, other scripts as xn--"))
-        })?;
+        if let Some(name) = want.dns.iter().find(|name| !is_dns_name(name)) {
+            return Err(Failure::usage(format!(
+                "--dns: {name:?} is no DNS name: letters, digits, dots and hyphens, other scripts as xn--; addresses with --ip"
+            )));
+        }
+        let mut params = CertificateParams::new(want.dns).map_err(Failure::new)?;
         params.subject_alt_names.extend(want.ip.into_iter().map(SanType::IpAddress));
         params.distinguished_name = common_name(&want.name);
         params.serial_number = Some(SerialNumber::from(serial.to_vec()));
@@ -339,6 +343,14 @@ pub(crate) fn request<S: Signer>(name: &str, key: &CertificateKey<S>) -> Result<
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name(name);
     params.serialize_request(key).and_then(|request| request.pem()).map_err(Failure::new)
+}
+
+/// Returns true if the name has the syntax of a host name, also if its first label is a wildcard (RFC 5280, section
+/// 4.2.1.6; RFC 9525, section 6.3).
+fn is_dns_name(name: &str) -> bool {
+    let host = name.strip_prefix("*.").unwrap_or(name);
+    // The type also accepts underscores, and a dot at the end.
+    name.len() <= 253 && DnsName::try_from(host).is_ok() && !host.contains('_') && !host.ends_with('.')
 }
 
 fn common_name(name: &str) -> DistinguishedName {
