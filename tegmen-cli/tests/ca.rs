@@ -227,6 +227,17 @@ fn a_dns_name_has_the_syntax_of_a_host_name() {
 }
 
 #[test]
+fn a_common_name_has_at_most_64_bytes() {
+    let Dir(dir) = &Dir::new("common");
+    let (longest, too_long) = ("n".repeat(64), "n".repeat(65));
+    assert!(tegmen(dir, &format!("ca init ca --name {too_long}")).unwrap_err().contains("1 to 64 bytes"));
+    tegmen(dir, "ca init ca").unwrap();
+    assert!(tegmen(dir, &format!("ca issue ca --name {too_long}")).unwrap_err().contains("1 to 64 bytes"));
+    tegmen(dir, &format!("ca issue ca --name {longest}")).unwrap();
+    tegmen(dir, &format!("ca init other --name {longest}")).unwrap();
+}
+
+#[test]
 fn what_ends_soon_is_marked() {
     let Dir(dir) = &Dir::new("soon");
     tegmen(dir, "ca init ca").unwrap();

@@ -100,9 +100,7 @@ impl Authority {
         now: SystemTime,
         valid: Duration,
     ) -> Result<Self, Failure> {
-        if name.is_empty() || name.len() > 64 {
-            return Err(Failure::usage("--name: 1 to 64 bytes (RFC 5280, appendix A.1)"));
-        }
+        check_common_name(name)?;
         let shown = dir.display();
         make_private_dir(dir)?;
         let lock = lock(dir)?;
@@ -155,6 +153,7 @@ impl Authority {
 
     /// Issues a certificate. Returns its entry in the index, and the certificate in PEM.
     pub(crate) fn issue(&mut self, want: Want, now: SystemTime, valid: Duration) -> Result<(Issued, String), Failure> {
+        check_common_name(&want.name)?;
         let (not_before, not_after) = (seconds(now - CLOCK_SLACK).max(self.index.not_before), seconds(now + valid));
         if not_after > self.index.not_after {
             let end = tegmen_host::x509::date(self.certificate.not_after);
@@ -351,6 +350,14 @@ fn is_dns_name(name: &str) -> bool {
     let host = name.strip_prefix("*.").unwrap_or(name);
     // The type also accepts underscores, and a dot at the end.
     name.len() <= 253 && DnsName::try_from(host).is_ok() && !host.contains('_') && !host.ends_with('.')
+}
+
+/// Refuses a common name that is empty or too long (RFC 5280, appendix A.1).
+fn check_common_name(name: &str) -> Result<(), Failure> {
+    match name.len() {
+        1..=64 => Ok(()),
+        _ => Err(Failure::usage("--name: 1 to 64 bytes (RFC 5280, appendix A.1)")),
+    }
 }
 
 fn common_name(name: &str) -> DistinguishedName {
