@@ -166,6 +166,7 @@ fn mistakes_are_answered_with_cause_and_next_step() {
         ("ca issue ca --name one", "one.pem exists: move it away"),
         ("ca issue ca --name x --server", "give --dns NAME or --ip ADDRESS"),
         ("ca issue ca --name a/b", "without /"),
+        ("ca issue ca --name Works --days 50", "the CA itself has this name"),
         ("ca issue ca --name x --days 200", "beyond the CA's own end"),
         ("ca issue ca --name x --days 50 --dns gäteway", "--dns"),
         ("ca issue ca --name x --key none.key", "give a private key in PEM"),

@@ -154,6 +154,9 @@ impl Authority {
     /// Issues a certificate. Returns its entry in the index, and the certificate in PEM.
     pub(crate) fn issue(&mut self, want: Want, now: SystemTime, valid: Duration) -> Result<(Issued, String), Failure> {
         check_common_name(&want.name)?;
+        if want.name == self.index.name {
+            return Err(Failure::usage("--name: the CA itself has this name: choose another name"));
+        }
         let (not_before, not_after) = (seconds(now - CLOCK_SLACK).max(self.index.not_before), seconds(now + valid));
         if not_after > self.index.not_after {
             let end = tegmen_host::x509::date(self.certificate.not_after);
