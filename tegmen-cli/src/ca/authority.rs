@@ -242,14 +242,17 @@ impl Authority {
         Ok(revoked.map(|issued| issued.not_after).collect())
     }
 
-    /// Removes expired login certificates from the index in memory. The file of the index changes when the next
-    /// certificate is issued or revoked.
+    /// Removes expired login certificates from the index in memory, except revoked ones, which [`Self::write_crl`]
+    /// removes. The file of the index changes when the next certificate is issued or revoked.
     pub(crate) fn forget_ended_logins(&mut self, now: SystemTime) {
         let now = seconds(now);
-        self.index.issued.retain(|issued| issued.login.is_none() || now <= issued.not_after);
+        self.index
+            .issued
+            .retain(|issued| issued.login.is_none() || issued.revoked.is_some() || now <= issued.not_after);
     }
 
-    /// Writes all revoked certificates to `crl.pem`. Returns the time at which the list expires.
+    /// Writes all revoked certificates to `crl.pem`. Then removes the revoked login certificates that expired before
+    /// the thisUpdate of this list from the index (RFC 5280, section 3.3). Returns the time at which the list expires.
     pub(crate) fn write_crl(&mut self, now: SystemTime, valid: Duration) -> Result<SystemTime, Failure> {
         let next_update = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds(now + valid));
         self.index.crl_number += 1;
@@ -263,8 +266,9 @@ impl Authority {
                 invalidity_date: None,
             })
         };
+        let this_update = seconds(now - CLOCK_SLACK);
         let params = CertificateRevocationListParams {
-            this_update: moment(seconds(now - CLOCK_SLACK)),
+            this_update: moment(this_update),
             next_update: moment(seconds(next_update)),
             crl_number: SerialNumber::from(self.index.crl_number),
             issuing_distribution_point: None,
@@ -273,6 +277,13 @@ impl Authority {
         };
         let crl = params.signed_by(&self.issuer).and_then(|crl| crl.pem()).map_err(Failure::new)?;
         files::write(&self.dir.join("crl.pem"), crl.as_bytes(), Readers::All)?;
+        let before = self.index.issued.len();
+        self.index
+            .issued
+            .retain(|issued| issued.login.is_none() || issued.revoked.is_none() || this_update <= issued.not_after);
+        if self.index.issued.len() < before {
+            self.save()?;
+        }
         Ok(next_update)
     }
 

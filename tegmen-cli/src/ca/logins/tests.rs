@@ -37,11 +37,35 @@ fn a_user_has_at_most_64_certificates_and_those_that_ended_are_forgotten() {
     authority.forget_ended_logins(at(end - 1800));
     assert_eq!(authority.issued().len(), MOST + 2);
     authority.forget_ended_logins(at(end + 1800));
-    assert_eq!(authority.issued().len(), 0);
+    assert_eq!(authority.issued().len(), MOST, "those that were revoked stay for the next CRL");
     drop(authority);
     // A certificate does not outlive the authority.
     let longest = LoginAuthority::certify(&logins, "carol", &key, 2000 * HOUR).unwrap();
     assert_eq!(at(longest.expires), Authority::open(&dir).unwrap().certificate().not_after);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_revoked_certificate_is_on_one_crl_after_its_expiry() {
+    use rustls_pki_types::{CertificateRevocationListDer, pem::PemObject as _};
+    let (dir, logins, key) = scene("crl");
+    let end = LoginAuthority::certify(&logins, "alice", &key, HOUR).unwrap().expires;
+    LoginAuthority::revoke(&logins, "alice").unwrap();
+    let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let serial = Authority::open(&dir).unwrap().issued()[0].serial.clone();
+    let serial = tegmen_host::hex::from_hex(&serial).unwrap();
+    // Each CRL is the work of another process.
+    let is_listed = |now| {
+        let mut authority = Authority::open(&dir).unwrap();
+        authority.forget_ended_logins(now);
+        authority.write_crl(now, HOUR).unwrap();
+        let crl = CertificateRevocationListDer::from_pem_file(dir.join("crl.pem")).unwrap();
+        crl.windows(serial.len()).any(|bytes| bytes == serial)
+    };
+    // The CA dates each CRL one hour back, and so the CRL of the third time is from before the expiry.
+    let times = [end - 1800, end + 1, end + 3599, end + 3601, end + 3602];
+    assert_eq!(times.map(|now| is_listed(at(now))), [true, true, true, true, false]);
+    assert_eq!(Authority::open(&dir).unwrap().issued().len(), 0);
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
