@@ -254,6 +254,40 @@ fn each_reason_has_a_refusal_of_its_own() {
     assert_eq!(refuse(&critical), Refusal::UnsupportedExtension);
 }
 
+/// Adds a critical key usage whose value is `der`.
+fn key_usage(params: &mut CertificateParams, der: &[u8]) {
+    let mut usage = CustomExtension::from_oid_content(&[2, 5, 29, 15], der.to_vec());
+    usage.set_criticality(true);
+    params.key_usages.clear();
+    params.custom_extensions.push(usage);
+}
+
+#[test]
+fn a_key_usage_in_another_encoding_than_der_is_refused() {
+    let root = Party::root("Root");
+    let verifier = verifier(&[&root]);
+    let end_with = |usage: &[u8]| {
+        let end = root.issues("device1", |params| key_usage(params, usage));
+        verify(&verifier, &list(&[&end.der]), None).map(drop)
+    };
+    let ca_with = |usage: &[u8]| {
+        let middle = root.issues("Middle", |params| {
+            ca(params);
+            key_usage(params, usage);
+        });
+        verify(&verifier, &list(&[&middle.issues("device1", dns).der, &middle.der]), None).map(drop)
+    };
+    assert_eq!(end_with(&[3, 2, 7, 0x80]), Ok(()));
+    assert_eq!(ca_with(&[3, 2, 2, 4]), Ok(()));
+    for wrong in [&[3, 2, 7, 0x80, 5, 0][..], &[3, 2, 0, 0x80], &[3, 2, 8, 0x80], &[3, 3, 0, 0x80, 0], &[3, 1, 0], &[]]
+    {
+        assert!(matches!(end_with(wrong), Err(Refusal::Malformed(_))), "{wrong:?}: {:?}", end_with(wrong));
+    }
+    for wrong in [&[3, 2, 2, 4, 5, 0][..], &[3, 2, 0, 4], &[3, 2, 3, 4], &[3, 3, 0, 4, 0], &[3, 1, 0], &[]] {
+        assert!(matches!(ca_with(wrong), Err(Refusal::Malformed(_))), "{wrong:?}: {:?}", ca_with(wrong));
+    }
+}
+
 #[test]
 fn a_ca_that_may_not_issue_does_not() {
     let root = Party::root("Root");

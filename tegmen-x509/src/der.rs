@@ -146,7 +146,7 @@ pub fn whole_bits<'r>(reader: &mut Reader<'r>) -> Result<&'r [u8], Malformed> {
 ///
 /// # Errors
 /// [`Malformed`] for any other element.
-pub(crate) fn named_bits(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
+pub fn named_bits(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
     let (unused, bytes) = value(reader, BIT_STRING)?.split_first().ok_or(Malformed)?;
     let last = *bytes.last().ok_or(Malformed)?;
     if last == 0 || last.trailing_zeros() != u32::from(*unused) {

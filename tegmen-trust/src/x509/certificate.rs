@@ -7,7 +7,7 @@ use crate::hex::to_hex;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
 use tegmen::buf::Reader;
-use tegmen_x509::der::{self, BIT_STRING, BOOLEAN, INTEGER, Malformed, OCTET_STRING, OID, SEQUENCE, SET, context};
+use tegmen_x509::der::{self, BOOLEAN, INTEGER, Malformed, OCTET_STRING, OID, SEQUENCE, SET, context};
 
 /// A parsed certificate. Its fields are views into the DER of the certificate.
 #[derive(Clone, Copy)]
@@ -90,12 +90,15 @@ impl<'a> Certificate<'a> {
 
     /// Returns true if the key may be used for the purpose that `bit` of KeyUsage means: the bit is set, or the
     /// certificate has no KeyUsage.
-    pub(crate) fn may(&self, bit: u8) -> bool {
-        let Some(usage) = self.extension(KEY_USAGE) else { return true };
-        match der::value(&mut Reader::new(usage), BIT_STRING) {
-            Ok([_unused, first, ..]) => first << bit & 0x80 != 0,
-            _ => false,
-        }
+    ///
+    /// # Errors
+    /// [`Malformed`] if KeyUsage is not valid DER.
+    pub(crate) fn may(&self, bit: u8) -> Result<bool, Malformed> {
+        let Some(usage) = self.extension(KEY_USAGE) else { return Ok(true) };
+        let mut usage = Reader::new(usage);
+        let bits = der::named_bits(&mut usage)?;
+        der::end(&usage)?;
+        Ok(bits << bit & 0x80 != 0)
     }
 
     /// Returns the names in subjectAltName: DNS names, addresses and URIs.

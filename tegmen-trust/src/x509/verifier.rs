@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tegmen::dtls::CertificateType;
+use tegmen_x509::der;
 use webpki::aws_lc_rs as algorithms;
 use webpki::{
     EndEntityCert, Error, ExpirationPolicy, KeyUsage, RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath,
@@ -264,15 +265,15 @@ impl Check<'_> {
             KeyKind::Ed25519 | KeyKind::Other => return Err(Refusal::UnsupportedAlgorithm),
             KeyKind::P256 | KeyKind::Rsa { .. } => {}
         }
-        match self.purpose {
-            Purpose::EncryptedServer if !end_entity.may(KEY_ENCIPHERMENT) => {
-                return Err(Refusal::WrongUsage("the key usage of its end entity is without keyEncipherment"));
+        let (bit, missing) = match self.purpose {
+            Purpose::EncryptedServer => {
+                (KEY_ENCIPHERMENT, "the key usage of its end entity is without keyEncipherment")
             }
-            Purpose::Server | Purpose::Client if !end_entity.may(DIGITAL_SIGNATURE) => {
-                return Err(Refusal::WrongUsage("the key usage of its end entity is without digitalSignature"));
+            Purpose::Server | Purpose::Client => {
+                (DIGITAL_SIGNATURE, "the key usage of its end entity is without digitalSignature")
             }
-            _ => {}
-        }
+        };
+        require(end_entity, bit, missing)?;
         let der = CertificateDer::from(end_entity.der);
         let parsed = EndEntityCert::try_from(&der).map_err(|error| self.refusal(error, end_entity, others))?;
         let intermediates: Vec<_> = others.iter().map(|other| CertificateDer::from(other.der)).collect();
@@ -331,9 +332,7 @@ impl Check<'_> {
         for issuer in path.intermediate_certificates() {
             let der = issuer.der();
             let issuer = Certificate::parse(&der).ok_or(Refusal::Malformed("a certificate that does not parse"))?;
-            if !issuer.may(KEY_CERT_SIGN) {
-                return Err(Refusal::WrongUsage("the key usage of one of its CAs is without keyCertSign"));
-            }
+            require(&issuer, KEY_CERT_SIGN, "the key usage of one of its CAs is without keyCertSign")?;
             if listed(&issuer) {
                 return Err(Refusal::Revoked);
             }
@@ -400,6 +399,16 @@ impl Check<'_> {
             }
             _ => Refusal::Malformed("a certificate that breaks the rules of RFC 5280"),
         }
+    }
+}
+
+/// Refuses a certificate whose KeyUsage is not valid DER, or does not have this bit. `missing` is the reason in the
+/// second case.
+fn require(certificate: &Certificate<'_>, bit: u8, missing: &'static str) -> Result<(), Refusal> {
+    match certificate.may(bit) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Refusal::WrongUsage(missing)),
+        Err(der::Malformed) => Err(Refusal::Malformed("a key usage that is not valid DER")),
     }
 }
 
