@@ -4,7 +4,7 @@
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CustomExtension, DnType,
     ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, NameConstraints,
-    PublicKeyData, RevokedCertParams, SerialNumber, SignatureAlgorithm,
+    PublicKeyData, RevokedCertParams, SerialNumber, SignatureAlgorithm, SigningKey as _,
 };
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tegmen_trust::provider::public::verify_digest;
@@ -390,6 +390,52 @@ fn who_is_on_a_crl_is_revoked_and_a_crl_that_is_due_says_nothing() {
     assert!(matches!(verify(&with(&forged, false), &chain, None), Err(Refusal::RevocationUnknown(_))));
     assert!(trust(&[&root]).add_crls(b"no crl").is_err());
     assert!(trust(&[&root]).add_crls(&root.der).is_err());
+}
+
+/// Returns an element in DER: its tag, its length and its value, which has fewer than 256 bytes.
+fn tlv(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let value = parts.concat();
+    let len = u8::try_from(value.len()).unwrap();
+    let head = if len < 0x80 { vec![tag, len] } else { vec![tag, 0x81, len] };
+    [head, value].concat()
+}
+
+/// A CRL of the CA `Root` with the certificate of the serial number 9. The entry has an extension that no RFC defines,
+/// with these bytes between its identifier and its value.
+fn crl_with_extension_of_an_entry(root: &Party, critical: &[u8]) -> Vec<u8> {
+    let ecdsa_with_sha256 = tlv(0x30, &[&[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]]);
+    let root_name = tlv(0x30, &[&tlv(0x31, &[&tlv(0x30, &[&[6, 3, 0x55, 4, 3], &tlv(0x0c, &[b"Root"])])])]);
+    let time = |text: &[u8]| tlv(0x17, &[text]);
+    let extension = tlv(0x30, &[&[6, 3, 0x55, 0x1d, 99], critical, &[4, 2, 5, 0]]);
+    let entry = tlv(0x30, &[&[2, 1, 9], &time(b"260921000000Z"), &tlv(0x30, &[&extension])]);
+    let number = tlv(0x30, &[&[6, 3, 0x55, 0x1d, 20, 4, 3, 2, 1, 1]]);
+    let list = tlv(
+        0x30,
+        &[
+            &[2, 1, 1],
+            &ecdsa_with_sha256,
+            &root_name,
+            &time(b"260921000000Z"),
+            &time(b"260922000000Z"),
+            &tlv(0x30, &[&entry]),
+            &tlv(0xa0, &[&tlv(0x30, &[&number])]),
+        ],
+    );
+    let signature = root.issuer.key().sign(&list).unwrap();
+    tlv(0x30, &[&list, &ecdsa_with_sha256, &tlv(3, &[&[0], &signature])])
+}
+
+#[test]
+fn a_crl_with_an_unknown_critical_extension_of_an_entry_is_refused() {
+    let root = Party::root("Root");
+    let issued = |serial: u64| root.issues("device1", |params| params.serial_number = Some(SerialNumber::from(serial)));
+    let mut believed = trust(&[&root]);
+    assert_eq!(believed.add_crls(&crl_with_extension_of_an_entry(&root, &[])), Ok(1));
+    let verifier = Verifier::new(believed, Settings::default());
+    assert!(verify(&verifier, &list(&[&issued(8).der]), None).is_ok());
+    assert_eq!(verify(&verifier, &list(&[&issued(9).der]), None), Err(Refusal::Revoked));
+    let refused = trust(&[&root]).add_crls(&crl_with_extension_of_an_entry(&root, &[1, 1, 0xff]));
+    assert!(refused.unwrap_err().contains("a CRL that cannot be used"));
 }
 
 #[test]
