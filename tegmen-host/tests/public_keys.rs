@@ -110,8 +110,10 @@ async fn nothing_is_encrypted_to_a_key_that_is_not_for_it() {
 async fn who_is_not_believed_is_refused_and_the_operator_reads_why() {
     let (test_ca, others) = (TestCa::new("Works"), TestCa::new("Others"));
     let (_server, remote, events) = start(test_ca.server());
-    let wrong_name = get(remote, test_ca.client(SUITES).expecting("other.example")).await.unwrap_err();
-    assert!(wrong_name.to_string().contains("not for other.example"), "{wrong_name}");
+    for name in ["other.example", ""] {
+        let wrong_name = get(remote, test_ca.client(SUITES).expecting(name)).await.unwrap_err();
+        assert!(wrong_name.to_string().contains(&format!("not for {name}")), "{wrong_name}");
+    }
     let stranger = others.client(SUITES).believing(test_ca.verifier()).expecting("127.0.0.1");
     let refused = get(remote, stranger).await.unwrap_err();
     assert!(refused.to_string().contains("certificate_unknown"), "{refused}");

@@ -17,7 +17,7 @@ pub struct PublicKeys {
     verifier: Option<Arc<dyn PeerVerifier>>,
     peer_types: Vec<CertificateType>,
     client_authentication: ClientAuthentication,
-    server_name: String,
+    server_name: Option<String>,
     suites: Suites,
 }
 
@@ -46,7 +46,7 @@ impl PublicKeys {
             verifier: None,
             peer_types: Vec::new(),
             client_authentication: ClientAuthentication::Never,
-            server_name: String::new(),
+            server_name: None,
             suites,
         }
     }
@@ -99,18 +99,18 @@ impl PublicKeys {
     /// Sets the name that the server must have. If the name is not an address, the client sends it in server_name (RFC
     /// 6066, section 3).
     pub fn expecting(mut self, name: &str) -> Self {
-        self.server_name = name.to_owned();
+        self.server_name = Some(name.to_owned());
         self
     }
 
     /// Returns the name that the server must have. It is empty if no name was set.
     pub fn name_expected(&self) -> &str {
-        &self.server_name
+        self.server_name.as_deref().unwrap_or_default()
     }
 
     /// Returns true if no name was set.
     pub const fn expects_no_name(&self) -> bool {
-        self.server_name.is_empty()
+        self.server_name.is_none()
     }
 
     /// Verifies the certificates or the raw public key of a peer. `purpose` is the role of the peer.
@@ -121,7 +121,8 @@ impl PublicKeys {
         purpose: Purpose,
     ) -> Result<Verified<'c>, Refusal> {
         let verifier = self.verifier.as_ref().ok_or(Refusal::NotTaken("public keys"))?;
-        let name = Some(self.server_name.as_str()).filter(|name| purpose != Purpose::Client && !name.is_empty());
+        // An empty name matches no certificate.
+        let name = self.server_name.as_deref().filter(|_| purpose != Purpose::Client);
         let verified = match kind == CertificateType::RAW_PUBLIC_KEY {
             true => verifier.verify_raw(content)?,
             false => verifier.verify(content, purpose, name, SystemTime::now())?,
@@ -240,9 +241,10 @@ impl Keys for PublicKeys {
 
     fn server_name(&self) -> &[u8] {
         // No address is a name of DNS (RFC 6066, section 3).
-        match self.server_name.parse::<std::net::IpAddr>() {
+        let name = self.name_expected();
+        match name.parse::<std::net::IpAddr>() {
             Ok(_) => &[],
-            Err(_) => self.server_name.as_bytes(),
+            Err(_) => name.as_bytes(),
         }
     }
 }
