@@ -242,8 +242,10 @@ async fn a_refusal_about_devices_has_a_code_and_the_next_step() {
         operator.refused("DELETE", &path, Value::Null, (404, "unknown-connection"), "connection").await;
     }
     operator.refused("GET", &format!("{connections}?after=00"), Value::Null, (400, "malformed"), "after").await;
-    let session = json!({ "device": LAMP, "address": "127.0.0.1:9", "server_name": "hub.example" });
-    operator.refused("POST", "/sessions", session, (422, "not-given"), "no certificate").await;
+    for (name, words) in [("hub.example", "no certificate"), ("", "server_name is empty")] {
+        let session = json!({ "device": LAMP, "address": "127.0.0.1:9", "server_name": name });
+        operator.refused("POST", "/sessions", session, (422, "not-given"), words).await;
+    }
     let none = json!({ "devices": [] });
     operator.refused("POST", "/server-compromised", none, (422, "invalid-device"), "1 to 256").await;
 }

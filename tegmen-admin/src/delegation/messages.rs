@@ -137,6 +137,7 @@ pub(crate) struct WantedSession {
     #[schemars(with = "String")]
     pub(crate) address: SocketAddr,
     /// The name that the certificate of the remote server must have.
+    #[schemars(length(min = 1))]
     pub(crate) server_name: String,
 }
 

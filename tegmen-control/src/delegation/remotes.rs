@@ -26,8 +26,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// session at once.
     ///
     /// # Errors
-    /// [`DelegationError::NoDevice`]; [`DelegationError::Remote`] if the remote server opens no session, or gives
-    /// neither a ticket nor an id to resume it; [`DelegationError::NotGiven`]; [`DelegationError::Store`].
+    /// [`DelegationError::NoDevice`]; [`DelegationError::Remote`] if `server_name` is empty, or if the remote server
+    /// opens no session, or gives neither a ticket nor an id to resume it; [`DelegationError::NotGiven`];
+    /// [`DelegationError::Store`].
     pub async fn open_at(
         &self,
         name: &str,
@@ -36,6 +37,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     ) -> Result<ConnectionId, DelegationError> {
         let device = self.known(name)?;
         let failed = |why: String| DelegationError::Remote { device: name.to_owned(), remote, why };
+        if server_name.is_empty() {
+            return Err(failed("server_name is empty: give a name in the certificate of the server".to_owned()));
+        }
         let keys = self.certificates.as_ref().and_then(|certificates| certificates.of(name));
         let keys = keys.ok_or_else(|| failed("the device has no certificate".to_owned()))?;
         let keys = PublicKeys::clone(&keys).expecting(server_name);

@@ -418,8 +418,10 @@ fn a_device_resumes_at_a_server_elsewhere_by_ticket_and_by_id() {
         let server = Arc::into_inner(server).unwrap();
         let server = Arc::new(runtime.block_on(server.with_certificates(Arc::new(OfDevice(keys)))).unwrap());
         settle(&server);
-        let refused = runtime.block_on(server.open_at(LAMP, address, "other.example"));
-        assert!(matches!(refused, Err(DelegationError::Remote { .. })), "{refused:?}");
+        for (name, words) in [("other.example", "not for other.example"), ("", "server_name is empty")] {
+            let refused = runtime.block_on(server.open_at(LAMP, address, name));
+            assert!(matches!(&refused, Err(DelegationError::Remote { why, .. }) if why.contains(words)), "{refused:?}");
+        }
         let id = runtime.block_on(server.open_at(LAMP, address, "127.0.0.1")).unwrap();
         until(&server, pace(), |_| !device.seen().established.is_empty());
         assert_eq!(device.seen().established, [Connection { number: id.number, scope: u8::MAX }]);
