@@ -61,6 +61,26 @@ pub struct Record {
 #[error("no SenML pack (RFC 8428): {0}")]
 pub struct SenmlError(String);
 
+/// The version of SenML that RFC 8428 defines. A pack without a version has this one.
+const VERSION: u64 = 10;
+
+/// Checks the records of a pack in their order. The number of a record in an error begins with 1.
+fn check(records: &[Record]) -> Result<(), SenmlError> {
+    let mut version = None;
+    for (record, number) in records.iter().zip(1..) {
+        let refused = |why: String| SenmlError(format!("record {number}: {why}"));
+        // RFC 8428, section 4.4.
+        let own = record.bver.or(version).unwrap_or(VERSION);
+        if own > VERSION {
+            return Err(refused(format!("version {own} is later than {VERSION}")));
+        }
+        if *version.get_or_insert(own) != own {
+            return Err(refused(format!("version {own} is not that of the records before it")));
+        }
+    }
+    Ok(())
+}
+
 /// Reads a pack in JSON. Unknown fields are skipped unless their name ends in `_`.
 ///
 /// # Errors
@@ -75,7 +95,8 @@ pub fn from_json(bytes: &[u8]) -> Result<Vec<Record>, SenmlError> {
         }
         serde_json::from_value(fields.into()).map_err(|error| SenmlError(error.to_string()))
     };
-    records.into_iter().map(read).collect()
+    let records = records.into_iter().map(read).collect::<Result<Vec<Record>, _>>()?;
+    check(&records).map(|()| records)
 }
 
 /// Writes a pack in JSON.
@@ -88,7 +109,8 @@ pub fn to_json(records: &[Record]) -> Vec<u8> {
 /// # Errors
 /// [`SenmlError`] if the pack is not valid.
 pub fn from_cbor(bytes: &[u8]) -> Result<Vec<Record>, SenmlError> {
-    read_pack(&mut Decoder::new(bytes)).map_err(|error| SenmlError(error.to_string()))
+    let records = read_pack(&mut Decoder::new(bytes)).map_err(|error| SenmlError(error.to_string()))?;
+    check(&records).map(|()| records)
 }
 
 fn read_pack(decoder: &mut Decoder<'_>) -> Result<Vec<Record>, minicbor::decode::Error> {

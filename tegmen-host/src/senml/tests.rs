@@ -28,6 +28,36 @@ fn a_field_that_must_be_understood_refuses_the_pack() {
     assert!(from_json(b"{}").is_err());
 }
 
+/// Reads a pack without a check of its records, and returns it in JSON and in CBOR.
+fn unchecked(pack: &str) -> (Vec<Record>, Vec<u8>) {
+    let records: Vec<Record> = serde_json::from_str(pack).unwrap();
+    let mut encoder = Encoder::new(Vec::new());
+    write_pack(&mut encoder, &records).unwrap();
+    (records, encoder.into_writer())
+}
+
+/// Checks that both readers accept a pack, or refuse it with an error that contains `words`.
+fn read_as(pack: &str, expected: Result<(), &str>) {
+    let (records, cbor) = unchecked(pack);
+    for read in [from_json(pack.as_bytes()), from_cbor(&cbor)] {
+        match (read, expected) {
+            (Ok(read), Ok(())) => assert_eq!(read, records),
+            (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{pack}: {error}"),
+            (read, _) => panic!("{pack}: {read:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_pack_of_a_later_version_or_of_two_versions_is_refused() {
+    read_as(r#"[{"bver":10,"n":"a","v":1},{"n":"b","v":1}]"#, Ok(()));
+    read_as(r#"[{"n":"a","v":1},{"bver":10,"n":"b","v":1}]"#, Ok(()));
+    read_as(r#"[{"bver":5,"n":"a","v":1},{"bver":5,"n":"b","v":1}]"#, Ok(()));
+    read_as(r#"[{"bver":11,"n":"a","v":1}]"#, Err("record 1: version 11"));
+    read_as(r#"[{"n":"a","v":1},{"bver":5,"n":"b","v":1}]"#, Err("record 2: version 5"));
+    read_as(r#"[{"bver":5,"n":"a","v":1},{"n":"b","v":1},{"bver":10,"v":1}]"#, Err("record 3: version 10"));
+}
+
 #[test]
 fn a_negative_zero_stays_one_in_cbor() {
     let pack = [Record { v: Some(-0.0), ..Record::default() }];
