@@ -120,36 +120,48 @@ fn read_pack(decoder: &mut Decoder<'_>) -> Result<Vec<Record>, minicbor::decode:
         let mut record = Record::default();
         let mut fields = decoder.map()?;
         while !is_end(decoder, &mut fields)? {
-            if !matches!(decoder.datatype()?, Type::U8 | Type::I8) {
-                let name = decoder.datatype().is_ok_and(|kind| kind == Type::String).then(|| decoder.str());
-                if name.transpose()?.is_some_and(|name| name.ends_with('_')) {
-                    return Err(minicbor::decode::Error::message("a field that must be understood"));
-                }
-                decoder.skip()?;
-                continue;
-            }
-            match decoder.i8()? {
-                -1 => record.bver = Some(decoder.u64()?),
-                -2 => record.bn = Some(decoder.str()?.to_owned()),
-                -3 => record.bt = Some(number(decoder)?),
-                -4 => record.bu = Some(decoder.str()?.to_owned()),
-                -5 => record.bv = Some(number(decoder)?),
-                -6 => record.bs = Some(number(decoder)?),
-                0 => record.n = Some(decoder.str()?.to_owned()),
-                1 => record.u = Some(decoder.str()?.to_owned()),
-                2 => record.v = Some(number(decoder)?),
-                3 => record.vs = Some(decoder.str()?.to_owned()),
-                4 => record.vb = Some(decoder.bool()?),
-                5 => record.s = Some(number(decoder)?),
-                6 => record.t = Some(number(decoder)?),
-                7 => record.ut = Some(number(decoder)?),
-                8 => record.vd = Some(base64url(decoder.bytes()?)),
+            match label(decoder)? {
+                Some(-1) => record.bver = Some(decoder.u64()?),
+                Some(-2) => record.bn = Some(decoder.str()?.to_owned()),
+                Some(-3) => record.bt = Some(number(decoder)?),
+                Some(-4) => record.bu = Some(decoder.str()?.to_owned()),
+                Some(-5) => record.bv = Some(number(decoder)?),
+                Some(-6) => record.bs = Some(number(decoder)?),
+                Some(0) => record.n = Some(decoder.str()?.to_owned()),
+                Some(1) => record.u = Some(decoder.str()?.to_owned()),
+                Some(2) => record.v = Some(number(decoder)?),
+                Some(3) => record.vs = Some(decoder.str()?.to_owned()),
+                Some(4) => record.vb = Some(decoder.bool()?),
+                Some(5) => record.s = Some(number(decoder)?),
+                Some(6) => record.t = Some(number(decoder)?),
+                Some(7) => record.ut = Some(number(decoder)?),
+                Some(8) => record.vd = Some(base64url(decoder.bytes()?)),
                 _ => decoder.skip()?,
             }
         }
         records.push(record);
     }
     Ok(records)
+}
+
+/// Reads the label of a field. Returns `None` if the label is no integer: table 4 of RFC 8428 has only integers.
+fn label(decoder: &mut Decoder<'_>) -> Result<Option<i128>, minicbor::decode::Error> {
+    match decoder.datatype()? {
+        Type::U8 | Type::U16 | Type::U32 | Type::U64 | Type::I8 | Type::I16 | Type::I32 | Type::I64 | Type::Int => {
+            Ok(Some(decoder.int()?.into()))
+        }
+        Type::String | Type::StringIndef => {
+            let mut last = None;
+            for part in decoder.str_iter()? {
+                last = part?.chars().next_back().or(last);
+            }
+            match last {
+                Some('_') => Err(minicbor::decode::Error::message("a field that must be understood")),
+                _ => Ok(None),
+            }
+        }
+        _ => decoder.skip().map(|()| None),
+    }
 }
 
 /// True if the array has no more elements.

@@ -59,6 +59,38 @@ fn a_pack_of_a_later_version_or_of_two_versions_is_refused() {
 }
 
 #[test]
+fn an_unknown_label_in_cbor_is_ignored_unless_it_must_be_understood() {
+    let read = |label: &[u8]| from_cbor(&[&[0x81, 0xa3], label, &[0x01, 0x00, 0x61, b'a', 0x02, 0x01]].concat());
+    let record = Record { n: Some("a".to_owned()), v: Some(1.0), ..Record::default() };
+    let unknown: [&[u8]; 12] = [
+        &[0x09],
+        &[0x18, 127],
+        &[0x18, 128],
+        &[0x18, 255],
+        &[0x19, 0x01, 0x2c],
+        &[0x26],
+        &[0x38, 0x80],
+        &[0x3b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+        &[0x62, b'_', b'b'],
+        &[0x7f, 0x62, b'a', b'_', 0x61, b'b', 0xff],
+        &[0x41, b'_'],
+        &[0x81, 0xf5],
+    ];
+    for label in unknown {
+        assert_eq!(read(label).as_ref(), Ok(&vec![record.clone()]), "{label:02x?}");
+    }
+    let understood: [&[u8]; 4] = [
+        &[0x62, b'a', b'_'],
+        &[0x7f, 0x62, b'a', b'_', 0xff],
+        &[0x7f, 0x61, b'a', 0x61, b'_', 0xff],
+        &[0x7f, 0x62, b'a', b'_', 0x60, 0xff],
+    ];
+    for label in understood {
+        assert!(read(label).unwrap_err().to_string().contains("must be understood"), "{label:02x?}");
+    }
+}
+
+#[test]
 fn a_negative_zero_stays_one_in_cbor() {
     let pack = [Record { v: Some(-0.0), ..Record::default() }];
     assert!(from_cbor(&to_cbor(&pack)).unwrap()[0].v.unwrap().is_sign_negative());
