@@ -1,6 +1,6 @@
 //! Sensor Measurement Lists (RFC 8428): reads and writes packs in JSON and CBOR, and resolves their records.
 
-use minicbor::data::Type;
+use minicbor::data::{IanaTag, Type};
 use minicbor::{Decoder, Encoder};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -182,8 +182,9 @@ fn number(decoder: &mut Decoder<'_>) -> Result<f64, minicbor::decode::Error> {
         Type::F16 | Type::F32 | Type::F64 => decoder.f64(),
         // A decimal fraction (tag 4) is exponent and mantissa (RFC 8949, section 3.4.4).
         Type::Tag => {
-            decoder.tag()?;
-            decoder.array()?;
+            if decoder.tag()? != IanaTag::Decimal || decoder.array()? != Some(2) {
+                return Err(minicbor::decode::Error::message("a tag that is not that of a decimal fraction"));
+            }
             let (exponent, mantissa) = (decoder.i32()?, decoder.i64()?);
             Ok(mantissa as f64 * 10f64.powi(exponent))
         }

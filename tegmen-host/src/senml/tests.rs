@@ -91,6 +91,22 @@ fn an_unknown_label_in_cbor_is_ignored_unless_it_must_be_understood() {
 }
 
 #[test]
+fn a_number_in_cbor_has_no_tag_other_than_that_of_a_decimal_fraction() {
+    let read = |value: &[u8]| from_cbor(&[&[0x81, 0xa2, 0x00, 0x61, b'a', 0x02], value].concat());
+    assert_eq!(read(&[0xc4, 0x82, 0x20, 0x0f]).unwrap()[0].v, Some(1.5));
+    // A bigfloat, the tag 4 with other arrays, and a time.
+    let others: [&[u8]; 4] = [
+        &[0xc5, 0x82, 0x21, 0x19, 0x6a, 0xb3],
+        &[0xc4, 0x83, 0x21, 0x01, 0x01],
+        &[0xc4, 0x81, 0x21],
+        &[0xc1, 0x82, 0x21, 0x01],
+    ];
+    for value in others {
+        assert!(read(value).is_err(), "{value:02x?}");
+    }
+}
+
+#[test]
 fn a_negative_zero_stays_one_in_cbor() {
     let pack = [Record { v: Some(-0.0), ..Record::default() }];
     assert!(from_cbor(&to_cbor(&pack)).unwrap()[0].v.unwrap().is_sign_negative());
