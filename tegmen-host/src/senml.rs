@@ -186,7 +186,8 @@ fn number(decoder: &mut Decoder<'_>) -> Result<f64, minicbor::decode::Error> {
                 return Err(minicbor::decode::Error::message("a tag that is not that of a decimal fraction"));
             }
             let (exponent, mantissa) = (decoder.i32()?, decoder.i64()?);
-            Ok(mantissa as f64 * 10f64.powi(exponent))
+            // The text is converted to the nearest number; a power of ten would round twice.
+            format!("{mantissa}e{exponent}").parse().map_err(minicbor::decode::Error::message)
         }
         _ => Ok(i128::from(decoder.int()?) as f64),
     }

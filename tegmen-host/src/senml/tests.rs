@@ -93,7 +93,10 @@ fn an_unknown_label_in_cbor_is_ignored_unless_it_must_be_understood() {
 #[test]
 fn a_number_in_cbor_has_no_tag_other_than_that_of_a_decimal_fraction() {
     let read = |value: &[u8]| from_cbor(&[&[0x81, 0xa2, 0x00, 0x61, b'a', 0x02], value].concat());
-    assert_eq!(read(&[0xc4, 0x82, 0x20, 0x0f]).unwrap()[0].v, Some(1.5));
+    // 273.15, the example of RFC 8949, section 3.4.4.
+    for (value, number) in [(&[0xc4, 0x82, 0x21, 0x19, 0x6a, 0xb3][..], 273.15), (&[0xc4, 0x82, 0x20, 0x0f], 1.5)] {
+        assert_eq!(read(value).unwrap()[0].v, Some(number));
+    }
     // A bigfloat, the tag 4 with other arrays, and a time.
     let others: [&[u8]; 4] = [
         &[0xc5, 0x82, 0x21, 0x19, 0x6a, 0xb3],
