@@ -253,7 +253,7 @@ fn write_pack(
 }
 
 /// Returns the records after the base fields were applied (RFC 8428, section 4.6): name, unit, time and values are
-/// complete.
+/// complete. The records have a version only if it is not 10.
 pub fn resolve(records: &[Record]) -> Vec<Record> {
     let mut base = Record::default();
     let mut resolved = Vec::new();
@@ -266,6 +266,7 @@ pub fn resolve(records: &[Record]) -> Vec<Record> {
         for (to, from) in [(&mut base.bt, record.bt), (&mut base.bv, record.bv), (&mut base.bs, record.bs)] {
             *to = from.or(*to);
         }
+        base.bver = record.bver.or(base.bver);
         let has_value = record.vs.is_some() || record.vb.is_some() || record.vd.is_some();
         if record.v.is_none() && record.s.is_none() && !has_value {
             continue;
@@ -275,10 +276,11 @@ pub fn resolve(records: &[Record]) -> Vec<Record> {
             (base, own) => Some(base.unwrap_or(0.0) + own.unwrap_or(0.0)),
         };
         resolved.push(Record {
+            bver: base.bver.filter(|version| *version != VERSION),
             n: Some(base.bn.clone().unwrap_or_default() + record.n.as_deref().unwrap_or_default()),
             u: record.u.clone().or_else(|| base.bu.clone()),
             v: if has_value { record.v } else { add(base.bv, record.v) },
-            s: add(base.bs, record.s).filter(|_| record.s.is_some()),
+            s: add(base.bs, record.s),
             t: add(base.bt, record.t),
             vs: record.vs.clone(),
             vb: record.vb,

@@ -91,6 +91,18 @@ fn an_unknown_label_in_cbor_is_ignored_unless_it_must_be_understood() {
 }
 
 #[test]
+fn resolved_records_have_the_version_unless_it_is_10_and_the_base_sum() {
+    let versions = |pack: &str| -> Vec<_> { resolve(&unchecked(pack).0).iter().map(|record| record.bver).collect() };
+    assert_eq!(versions(r#"[{"bver":5,"n":"a","v":1},{"n":"b","v":1}]"#), [Some(5), Some(5)]);
+    assert_eq!(versions(r#"[{"bver":10,"n":"a","v":1},{"n":"b","v":1}]"#), [None, None]);
+    assert_eq!(versions(r#"[{"n":"a","v":1}]"#), [None]);
+    // RFC 8428, section 4.5.4.
+    let pack = r#"[{"n":"a","v":1},{"bs":5,"n":"a","v":1},{"n":"a","v":1,"s":2},{"n":"a","s":3}]"#;
+    let sums: Vec<_> = resolve(&unchecked(pack).0).iter().map(|record| record.s).collect();
+    assert_eq!(sums, [None, Some(5.0), Some(7.0), Some(8.0)]);
+}
+
+#[test]
 fn a_number_in_cbor_has_no_tag_other_than_that_of_a_decimal_fraction() {
     let read = |value: &[u8]| from_cbor(&[&[0x81, 0xa2, 0x00, 0x61, b'a', 0x02], value].concat());
     // 273.15, the example of RFC 8949, section 3.4.4.
