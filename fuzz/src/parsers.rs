@@ -155,12 +155,16 @@ pub fn formats(data: &[u8]) {
     for number in [u32::from(format), 40, 50, 60, 110, 112, 257] {
         let _ = tegmen_host::formats::show(Some(number), bytes);
     }
-    if let Ok(pack) = tegmen_host::senml::from_json(bytes) {
-        let again = tegmen_host::senml::from_json(&tegmen_host::senml::to_json(&pack)).expect("our own");
-        assert_eq!(again, pack);
+    // A record whose value has an unknown label is read, but cannot be written.
+    if let Ok(pack) = tegmen_host::senml::from_json(bytes)
+        && let Ok(written) = tegmen_host::senml::to_json(&pack)
+    {
+        assert_eq!(tegmen_host::senml::from_json(&written).expect("our own"), pack);
     }
-    if let Ok(pack) = tegmen_host::senml::from_cbor(bytes) {
-        let again = tegmen_host::senml::from_cbor(&tegmen_host::senml::to_cbor(&pack)).expect("our own");
+    if let Ok(pack) = tegmen_host::senml::from_cbor(bytes)
+        && let Ok(written) = tegmen_host::senml::to_cbor(&pack)
+    {
+        let again = tegmen_host::senml::from_cbor(&written).expect("our own");
         // NaN is not equal to itself.
         assert_eq!(format!("{again:?}"), format!("{pack:?}"));
     }

@@ -56,7 +56,7 @@ pub struct Record {
     pub ut: Option<f64>,
 }
 
-/// The reason why a pack cannot be read.
+/// The reason why a pack cannot be read or written.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no SenML pack (RFC 8428): {0}")]
 pub struct SenmlError(String);
@@ -64,10 +64,14 @@ pub struct SenmlError(String);
 /// The version of SenML that RFC 8428 defines. A pack without a version has this one.
 const VERSION: u64 = 10;
 
-/// Checks the records of a pack in their order. The number of a record in an error begins with 1.
-fn check(records: &[Record]) -> Result<(), SenmlError> {
-    let mut version = None;
-    for (record, number) in records.iter().zip(1..) {
+/// The labels of RFC 8428, table 1.
+const LABELS: [&str; 15] = ["bver", "bn", "bt", "bu", "bv", "bs", "n", "u", "v", "vs", "vb", "vd", "s", "t", "ut"];
+
+/// Checks the records of a pack in their order. The bool is true if the record also has a field with an unknown label,
+/// which can be its value. The number of a record in an error begins with 1.
+fn check<'r>(records: impl IntoIterator<Item = (&'r Record, bool)>) -> Result<(), SenmlError> {
+    let (mut version, mut base) = (None, "");
+    for ((record, has_unknown), number) in records.into_iter().zip(1..) {
         let refused = |why: String| SenmlError(format!("record {number}: {why}"));
         // RFC 8428, section 4.4.
         let own = record.bver.or(version).unwrap_or(VERSION);
@@ -77,8 +81,41 @@ fn check(records: &[Record]) -> Result<(), SenmlError> {
         if *version.get_or_insert(own) != own {
             return Err(refused(format!("version {own} is not that of the records before it")));
         }
+        base = record.bn.as_deref().unwrap_or(base);
+        check_measurement(record, base, has_unknown).map_err(refused)?;
     }
     Ok(())
+}
+
+/// Checks the number of values and the complete name of a record with this base name (RFC 8428, sections 4.2 and
+/// 4.5.1). A record of base fields alone has neither, as in section 5.1.7.
+fn check_measurement(record: &Record, base: &str, has_unknown: bool) -> Result<(), String> {
+    let Record { n, u, v, vs, vb, vd, s, t, ut, .. } = record;
+    let values = [v.is_some(), vs.is_some(), vb.is_some(), vd.is_some()].into_iter().filter(|there| *there).count();
+    match values {
+        0 if n.is_none() && u.is_none() && s.is_none() && t.is_none() && ut.is_none() => return Ok(()),
+        0 if s.is_none() && !has_unknown => return Err("it has neither a value nor a sum".to_owned()),
+        0 | 1 => {}
+        _ => return Err(format!("it has {values} values")),
+    }
+    if vd.as_deref().is_some_and(|data| from_base64url(data).is_none()) {
+        return Err("its data value is not in base64url".to_owned());
+    }
+    let name = base.to_owned() + n.as_deref().unwrap_or_default();
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "-:./_".contains(letter);
+    match name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(is_allowed) {
+        true => Ok(()),
+        false => Err(format!(
+            "the name {name:?} does not begin with a letter or a digit, or has a character other than letters, digits, \
+             -, :, ., / and _"
+        )),
+    }
+}
+
+/// Returns the records that a reader has read, if the pack is valid. The bool is that of [`check`].
+fn checked(records: Vec<(Record, bool)>) -> Result<Vec<Record>, SenmlError> {
+    check(records.iter().map(|(record, has_unknown)| (record, *has_unknown)))?;
+    Ok(records.into_iter().map(|(record, _)| record).collect())
 }
 
 /// Reads a pack in JSON. Unknown fields are skipped unless their name ends in `_`.
@@ -93,15 +130,20 @@ pub fn from_json(bytes: &[u8]) -> Result<Vec<Record>, SenmlError> {
         if let Some(name) = fields.keys().find(|name| name.ends_with('_')) {
             return Err(SenmlError(format!("field {name} must be understood")));
         }
-        serde_json::from_value(fields.into()).map_err(|error| SenmlError(error.to_string()))
+        let has_unknown = fields.keys().any(|name| !LABELS.contains(&name.as_str()));
+        let record = serde_json::from_value(fields.into()).map_err(|error| SenmlError(error.to_string()))?;
+        Ok((record, has_unknown))
     };
-    let records = records.into_iter().map(read).collect::<Result<Vec<Record>, _>>()?;
-    check(&records).map(|()| records)
+    checked(records.into_iter().map(read).collect::<Result<_, _>>()?)
 }
 
 /// Writes a pack in JSON.
-pub fn to_json(records: &[Record]) -> Vec<u8> {
-    serde_json::to_vec(records).unwrap_or_default()
+///
+/// # Errors
+/// [`SenmlError`] if the pack is not valid.
+pub fn to_json(records: &[Record]) -> Result<Vec<u8>, SenmlError> {
+    check(records.iter().map(|record| (record, false)))?;
+    serde_json::to_vec(records).map_err(|error| SenmlError(error.to_string()))
 }
 
 /// Reads a pack in CBOR (RFC 8428, section 6).
@@ -109,15 +151,14 @@ pub fn to_json(records: &[Record]) -> Vec<u8> {
 /// # Errors
 /// [`SenmlError`] if the pack is not valid.
 pub fn from_cbor(bytes: &[u8]) -> Result<Vec<Record>, SenmlError> {
-    let records = read_pack(&mut Decoder::new(bytes)).map_err(|error| SenmlError(error.to_string()))?;
-    check(&records).map(|()| records)
+    checked(read_pack(&mut Decoder::new(bytes)).map_err(|error| SenmlError(error.to_string()))?)
 }
 
-fn read_pack(decoder: &mut Decoder<'_>) -> Result<Vec<Record>, minicbor::decode::Error> {
+fn read_pack(decoder: &mut Decoder<'_>) -> Result<Vec<(Record, bool)>, minicbor::decode::Error> {
     let mut records = Vec::new();
     let mut left = decoder.array()?;
     while !is_end(decoder, &mut left)? {
-        let mut record = Record::default();
+        let (mut record, mut has_unknown) = (Record::default(), false);
         let mut fields = decoder.map()?;
         while !is_end(decoder, &mut fields)? {
             match label(decoder)? {
@@ -136,10 +177,13 @@ fn read_pack(decoder: &mut Decoder<'_>) -> Result<Vec<Record>, minicbor::decode:
                 Some(6) => record.t = Some(number(decoder)?),
                 Some(7) => record.ut = Some(number(decoder)?),
                 Some(8) => record.vd = Some(base64url(decoder.bytes()?)),
-                _ => decoder.skip()?,
+                _ => {
+                    decoder.skip()?;
+                    has_unknown = true;
+                }
             }
         }
-        records.push(record);
+        records.push((record, has_unknown));
     }
     Ok(records)
 }
@@ -194,11 +238,15 @@ fn number(decoder: &mut Decoder<'_>) -> Result<f64, minicbor::decode::Error> {
 }
 
 /// Writes a pack in CBOR.
-pub fn to_cbor(records: &[Record]) -> Vec<u8> {
+///
+/// # Errors
+/// [`SenmlError`] if the pack is not valid.
+pub fn to_cbor(records: &[Record]) -> Result<Vec<u8>, SenmlError> {
+    check(records.iter().map(|record| (record, false)))?;
     let mut encoder = Encoder::new(Vec::new());
     // A vector takes everything.
     let _ = write_pack(&mut encoder, records);
-    encoder.into_writer()
+    Ok(encoder.into_writer())
 }
 
 fn write_pack(

@@ -7,7 +7,7 @@ fn the_examples_of_rfc_8428_section_5_1() {
     let pack =
         br#"[{"bn":"urn:dev:ow:10e2073a01080063:","n":"voltage","u":"V","v":120.1},{"n":"current","u":"A","v":1.2}]"#;
     let records = from_json(pack).unwrap();
-    assert_eq!(to_json(&records), pack);
+    assert_eq!(to_json(&records).unwrap(), pack);
     let resolved = resolve(&records);
     assert_eq!(resolved[1].n.as_deref(), Some("urn:dev:ow:10e2073a01080063:current"));
     assert_eq!((resolved[1].u.as_deref(), resolved[1].v), (Some("A"), Some(1.2)));
@@ -36,26 +36,27 @@ fn unchecked(pack: &str) -> (Vec<Record>, Vec<u8>) {
     (records, encoder.into_writer())
 }
 
-/// Checks that both readers accept a pack, or refuse it with an error that contains `words`.
-fn read_as(pack: &str, expected: Result<(), &str>) {
+/// Checks that both readers and both writers accept a pack, or refuse it with an error that contains `words`.
+fn both_ways(pack: &str, expected: Result<(), &str>) {
     let (records, cbor) = unchecked(pack);
-    for read in [from_json(pack.as_bytes()), from_cbor(&cbor)] {
-        match (read, expected) {
+    let written = [to_json(&records), to_cbor(&records)].map(|pack| pack.map(|_| records.clone()));
+    for result in [from_json(pack.as_bytes()), from_cbor(&cbor)].into_iter().chain(written) {
+        match (result, expected) {
             (Ok(read), Ok(())) => assert_eq!(read, records),
             (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{pack}: {error}"),
-            (read, _) => panic!("{pack}: {read:?}"),
+            (result, _) => panic!("{pack}: {result:?}"),
         }
     }
 }
 
 #[test]
 fn a_pack_of_a_later_version_or_of_two_versions_is_refused() {
-    read_as(r#"[{"bver":10,"n":"a","v":1},{"n":"b","v":1}]"#, Ok(()));
-    read_as(r#"[{"n":"a","v":1},{"bver":10,"n":"b","v":1}]"#, Ok(()));
-    read_as(r#"[{"bver":5,"n":"a","v":1},{"bver":5,"n":"b","v":1}]"#, Ok(()));
-    read_as(r#"[{"bver":11,"n":"a","v":1}]"#, Err("record 1: version 11"));
-    read_as(r#"[{"n":"a","v":1},{"bver":5,"n":"b","v":1}]"#, Err("record 2: version 5"));
-    read_as(r#"[{"bver":5,"n":"a","v":1},{"n":"b","v":1},{"bver":10,"v":1}]"#, Err("record 3: version 10"));
+    both_ways(r#"[{"bver":10,"n":"a","v":1},{"n":"b","v":1}]"#, Ok(()));
+    both_ways(r#"[{"n":"a","v":1},{"bver":10,"n":"b","v":1}]"#, Ok(()));
+    both_ways(r#"[{"bver":5,"n":"a","v":1},{"bver":5,"n":"b","v":1}]"#, Ok(()));
+    both_ways(r#"[{"bver":11,"n":"a","v":1}]"#, Err("record 1: version 11"));
+    both_ways(r#"[{"n":"a","v":1},{"bver":5,"n":"b","v":1}]"#, Err("record 2: version 5"));
+    both_ways(r#"[{"bver":5,"n":"a","v":1},{"n":"b","v":1},{"bver":10,"v":1}]"#, Err("record 3: version 10"));
 }
 
 #[test]
@@ -103,6 +104,48 @@ fn resolved_records_have_the_version_unless_it_is_10_and_the_base_sum() {
 }
 
 #[test]
+fn a_record_has_one_value_or_a_sum() {
+    let valid = [
+        // The first record of RFC 8428, section 5.1.7, has no measurement.
+        r#"[{"bn":"urn:dev:ow:10e2073a01080063:"},{"n":"temp","u":"Cel","v":23.1}]"#,
+        r#"[{"n":"a","vs":""},{"n":"a","vb":false},{"n":"a","vd":""},{"n":"a","s":1},{"n":"a","s":1,"v":2}]"#,
+    ];
+    for pack in valid {
+        both_ways(pack, Ok(()));
+    }
+    for regular in [r#""n":"a""#, r#""n":"a","bv":1,"bs":1"#, r#""u":"V""#, r#""t":1"#, r#""ut":1"#] {
+        both_ways(&format!(r#"[{{"bn":"a","v":1}},{{{regular}}}]"#), Err("record 2: it has neither a value nor a sum"));
+    }
+    let values = [r#""v":1"#, r#""vs":"a""#, r#""vb":true"#, r#""vd":"""#];
+    for (place, one) in values.iter().enumerate() {
+        for other in &values[..place] {
+            both_ways(&format!(r#"[{{"n":"a","s":1,{one},{other}}}]"#), Err("record 1: it has 2 values"));
+        }
+    }
+    assert!(from_json(br#"[{"n":"a","v":null}]"#).is_err());
+    assert!(to_cbor(&[Record { n: Some("a".to_owned()), vd: Some("*".to_owned()), ..Record::default() }]).is_err());
+    // A label that this reader does not know can be that of a value.
+    let unknown = from_json(br#"[{"n":"a","vlo":"1:2"}]"#).unwrap();
+    assert_eq!(resolve(&unknown), []);
+    assert!(from_cbor(&[0x81, 0xa2, 0x00, 0x61, b'a', 0x61, b'x', 0x01]).is_ok());
+    assert!(to_json(&unknown).is_err());
+}
+
+#[test]
+fn a_complete_name_has_the_characters_of_the_rfc() {
+    for (base, name) in [("a", ""), ("", "Z"), ("urn:dev:ow:10e2/", "-:./_9"), ("9", "_"), ("2001:db8::2/", "t")] {
+        both_ways(&format!(r#"[{{"bn":"{base}","n":"{name}","v":1}}]"#), Ok(()));
+    }
+    // The base name of an earlier record still applies, and that of a record without measurement is no complete name.
+    both_ways(r#"[{"bn":"a"},{"n":"_","v":1},{"bn":"_"}]"#, Ok(()));
+    for (base, name) in [("", ""), ("_", "a"), ("", "/a"), ("a", " "), ("a", "é"), ("a", "?"), ("a%", "b"), ("a", "@")]
+    {
+        let pack = format!(r#"[{{"n":"a","v":1}},{{"bn":"{base}","n":"{name}","v":1}}]"#);
+        both_ways(&pack, Err(&format!("record 2: the name {:?}", format!("{base}{name}"))));
+    }
+}
+
+#[test]
 fn a_number_in_cbor_has_no_tag_other_than_that_of_a_decimal_fraction() {
     let read = |value: &[u8]| from_cbor(&[&[0x81, 0xa2, 0x00, 0x61, b'a', 0x02], value].concat());
     // 273.15, the example of RFC 8949, section 3.4.4.
@@ -123,8 +166,8 @@ fn a_number_in_cbor_has_no_tag_other_than_that_of_a_decimal_fraction() {
 
 #[test]
 fn a_negative_zero_stays_one_in_cbor() {
-    let pack = [Record { v: Some(-0.0), ..Record::default() }];
-    assert!(from_cbor(&to_cbor(&pack)).unwrap()[0].v.unwrap().is_sign_negative());
+    let pack = [Record { n: Some("a".to_owned()), v: Some(-0.0), ..Record::default() }];
+    assert!(from_cbor(&to_cbor(&pack).unwrap()).unwrap()[0].v.unwrap().is_sign_negative());
 }
 
 #[test]
@@ -136,19 +179,37 @@ fn base64url_is_that_of_rfc_4648() {
     assert_eq!((from_base64url("Z"), from_base64url("Z*")), (None, None));
 }
 
+fn any_number() -> impl Strategy<Value = f64> + Clone {
+    prop_oneof![-1e6..1e6f64, (-1000i32..1000).prop_map(f64::from)]
+}
+
 fn records() -> impl Strategy<Value = Vec<Record>> {
-    let number = proptest::option::of(prop_oneof![-1e6..1e6f64, (-1000i32..1000).prop_map(f64::from)]);
-    let text = proptest::option::of("[a-z:/]{0,8}");
-    let record = (text.clone(), number.clone(), text.clone(), number.clone(), text, any::<Option<bool>>(), number)
-        .prop_map(|(bn, bt, n, v, vs, vb, t)| Record { bn, bt, n, v, vs, vb, t, ..Record::default() });
+    let number = proptest::option::of(any_number());
+    let (base, name) =
+        (proptest::option::of("[a-z:/]{0,8}".prop_map(|base| "a".to_owned() + &base)), "[a-z][a-z:/]{0,8}");
+    let value = prop_oneof![
+        any_number().prop_map(|v| Record { v: Some(v), ..Record::default() }),
+        any_number().prop_map(|s| Record { s: Some(s), ..Record::default() }),
+        ".{0,8}".prop_map(|vs| Record { vs: Some(vs), ..Record::default() }),
+        any::<bool>().prop_map(|vb| Record { vb: Some(vb), ..Record::default() }),
+        proptest::collection::vec(any::<u8>(), 0..8)
+            .prop_map(|vd| Record { vd: Some(base64url(&vd)), ..Record::default() }),
+    ];
+    let record = (base, number.clone(), name, value, number).prop_map(|(bn, bt, n, value, t)| Record {
+        bn,
+        bt,
+        n: Some(n),
+        t,
+        ..value
+    });
     proptest::collection::vec(record, 0..5)
 }
 
 proptest! {
     #[test]
     fn json_and_cbor_carry_the_same_pack(records in records()) {
-        prop_assert_eq!(&from_json(&to_json(&records)).unwrap(), &records);
-        prop_assert_eq!(&from_cbor(&to_cbor(&records)).unwrap(), &records);
+        prop_assert_eq!(&from_json(&to_json(&records).unwrap()).unwrap(), &records);
+        prop_assert_eq!(&from_cbor(&to_cbor(&records).unwrap()).unwrap(), &records);
     }
 
     #[test]
