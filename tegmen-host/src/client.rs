@@ -229,11 +229,13 @@ impl Session {
         Self::connect_to(remote, uri.scheme, config).await
     }
 
-    /// Opens a session with the server at an address, over a separate socket.
+    /// Opens a session with the server at an address, over a separate socket. A certificate of the server must contain
+    /// this address, unless [`PublicKeys::expecting`] sets another name.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step for the user.
     pub async fn connect_to(remote: SocketAddr, scheme: Scheme, config: ClientConfig) -> Result<Self, ClientError> {
+        let config = with_name(config, remote.ip().to_canonical());
         let stored = Stored::open(&config, remote, scheme)?;
         let port = Port::connected(remote, stored.port(), None).await;
         let port = port.map_err(|source| ClientError::Unreachable { remote, source })?;
@@ -438,7 +440,7 @@ impl Session {
 }
 
 /// Returns the address of the server of `uri`, and then `config` with the name that the server must prove.
-async fn resolve(uri: &Uri, mut config: ClientConfig) -> Result<(SocketAddr, ClientConfig), ClientError> {
+async fn resolve(uri: &Uri, config: ClientConfig) -> Result<(SocketAddr, ClientConfig), ClientError> {
     let resolve = |source| match uri.host.split_once('%') {
         Some((ip, interface)) if ip.parse::<std::net::IpAddr>().is_ok() => {
             ClientError::Interface { host: uri.host.clone(), interface: interface.to_owned() }
@@ -447,8 +449,14 @@ async fn resolve(uri: &Uri, mut config: ClientConfig) -> Result<(SocketAddr, Cli
     };
     let remote = crate::udp::resolve(&uri.host, uri.port).await.map_err(resolve)?;
     // The name that was asked for is the one that the server must have (RFC 7252, section 9.1.3.3).
-    if let Some(keys) = config.trust.public_keys.take() {
-        config.trust.public_keys = Some(if keys.expects_no_name() { keys.expecting(&uri.host) } else { keys });
+    Ok((remote, with_name(config, &uri.host)))
+}
+
+/// Returns `config` with this name as the name that the server must have, unless `config` already contains a name.
+fn with_name(mut config: ClientConfig, name: impl ToString) -> ClientConfig {
+    let unnamed = config.trust.public_keys.take_if(|keys| keys.expects_no_name());
+    if let Some(keys) = unnamed {
+        config.trust.public_keys = Some(keys.expecting(&name.to_string()));
     }
-    Ok((remote, config))
+    config
 }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::dtls::{CipherSuite, ClientAuthentication, Suites};
-use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Session};
+use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Endpoint, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::public_keys::{NotOurs, PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
@@ -104,6 +104,26 @@ async fn nothing_is_encrypted_to_a_key_that_is_not_for_it() {
     assert!(keys.can_serve(CipherSuite::RSA_WITH_AES_128_CBC_SHA));
     assert!(!keys.can_serve(CipherSuite::ECDHE_ECDSA_WITH_AES_128_CCM_8));
     assert!(!test_ca.server().can_serve(CipherSuite::RSA_WITH_AES_128_CBC_SHA));
+}
+
+/// A client that knows only the address of its server trusts no certificate that the authority issued for another name.
+#[tokio::test]
+async fn a_client_without_a_name_expects_the_address_of_its_server() {
+    let test_ca = TestCa::new("Works");
+    let (certificate, signer) = test_ca.issue("lamp.example", ExtendedKeyUsagePurpose::ServerAuth);
+    let lamp = PublicKeys::new(SUITES).with_chain(&[certificate], signer).unwrap();
+    let (_lamp, of_lamp, _) = start(lamp.believing(test_ca.verifier()).asking(ClientAuthentication::Required));
+    let (_server, of_address, _) = start(test_ca.server());
+
+    let refused = get(of_lamp, test_ca.client(SUITES)).await.unwrap_err().to_string();
+    assert!(refused.contains("not for 127.0.0.1, it is for lamp.example"), "{refused}");
+    assert!(get(of_lamp, test_ca.client(SUITES).expecting("lamp.example")).await.is_ok());
+    assert!(get(of_address, test_ca.client(SUITES)).await.is_ok());
+
+    let endpoint = Endpoint::builder().trust(test_ca.client(SUITES)).bind("127.0.0.1:0").await.unwrap();
+    let refused = endpoint.connect_to(of_lamp, Scheme::Coaps).await.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("not for 127.0.0.1, it is for lamp.example"), "{refused}");
+    assert!(endpoint.connect_to(of_address, Scheme::Coaps).await.is_ok());
 }
 
 #[tokio::test]

@@ -247,13 +247,14 @@ impl Endpoint {
         self.session(remote, uri.scheme, config).await
     }
 
-    /// Does the same as [`Self::connect`], for the server at an address.
+    /// Does the same as [`Self::connect`], for the server at an address. A certificate of the server must contain this
+    /// address, unless [`PublicKeys::expecting`] sets another name.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step for the user.
     pub async fn connect_to(&self, remote: SocketAddr, scheme: Scheme) -> Result<Session, ClientError> {
-        let config = self.config();
-        self.session(remote, scheme, ClientConfig::clone(&config)).await
+        let config = super::with_name(ClientConfig::clone(&self.config()), remote.ip().to_canonical());
+        self.session(remote, scheme, config).await
     }
 
     /// Returns the session that the peer at an address opened with this endpoint; `None` if there is no such session.
