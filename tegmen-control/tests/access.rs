@@ -12,7 +12,7 @@ use tegmen_control::access::ace::{ACE_CBOR, ACE_TRL_CBOR, Aif, Right, Scope, Tok
 use tegmen_control::access::protokey::{AcceptedBounds, Mode, Protokey, SessionIdentity};
 use tegmen_control::access::revocation::token_hash;
 use tegmen_control::state::Bounds;
-use tegmen_control::subscriber::Introspector;
+use tegmen_control::subscriber::{Introspector, NotGranted, introspect};
 use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::problem;
@@ -125,6 +125,21 @@ async fn a_disabled_device_loses_its_tokens_and_gets_none() {
     let other = display.post("/token", &request).content_format(0).await.expect("a response");
     assert_eq!(other.code, Code::UNSUPPORTED_CONTENT_FORMAT);
     assert_eq!(display.get("/token").await.expect("a response").code, Code::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn a_request_in_clear_gets_no_key() {
+    let dir = Dir::new("access-clear");
+    let Access { server, service, .. } = start(&dir).await;
+    let identity = SessionIdentity::parse(b"oven;AAECAwQFBgcI").expect("an identity");
+    let plain = Session::connect_to(server.addresses()[1].address, Scheme::Coap, ClientConfig::default());
+    let refused = introspect(&plain.await.expect("a session"), identity).await;
+    assert!(matches!(refused, Err(NotGranted::NotADevice)), "{refused:?}");
+    assert!(service.state().view().sessions(|_, _| true).is_empty());
+    // A device gets the key for the same request.
+    let granted = introspect(&connect(&server, "display").await, identity).await.expect("a key");
+    let protokey = Protokey::new(&KEY).expect("a protokey");
+    assert_eq!(*granted.key, *protokey.session_key::<HostCrypto>(Mode::Bound, identity, "display").expose());
 }
 
 #[tokio::test]

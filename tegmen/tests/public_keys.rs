@@ -7,8 +7,8 @@ use tegmen::dtls::{CertificateType, CipherSuite, ClientAuthentication, Config, F
 use tegmen::time::Duration;
 use world::badge::Badge;
 use world::puppet::{
-    CERTIFICATE, CERTIFICATE_VERIFY, ECDSA_CCM_8 as SUITE, HANDSHAKE, Puppet, SERVER_HELLO, last_alert, message,
-    record, records, server_hello,
+    CERTIFICATE, CERTIFICATE_REQUEST, CERTIFICATE_VERIFY, ECDSA_CCM_8 as SUITE, HANDSHAKE, Puppet, SERVER_HELLO,
+    SERVER_HELLO_DONE, SERVER_KEY_EXCHANGE, last_alert, message, record, records, server_hello,
 };
 use world::{Fate, World};
 
@@ -528,4 +528,68 @@ fn a_server_that_answers_an_extension_twice_is_refused() {
     let formats: &[u8] = &[0, 11, 0, 2, 1, 0];
     assert_eq!(answered(certificate(1), &[formats]), None);
     assert_eq!(answered(certificate(1), &[formats, formats]), Some(Fatal::Decode));
+}
+
+/// Returns true if a record of the datagram begins with a fragment of this message, in clear.
+fn has(datagram: &[u8], kind: u8) -> bool {
+    records(datagram).iter().any(|(content, number, body)| (*content, number >> 48, body[0]) == (HANDSHAKE, 0, kind))
+}
+
+/// The key of a client can be in slow hardware, so the client does not use it for a handshake that fails early.
+#[test]
+fn a_client_signs_only_after_the_whole_flight_of_its_server() {
+    for lost in [SERVER_HELLO, CERTIFICATE, SERVER_KEY_EXCHANGE, CERTIFICATE_REQUEST, SERVER_HELLO_DONE] {
+        let (client, server) = mutual(certificate);
+        let mut world = world(7, ECDSA_CCM_8, client, server);
+        world.server.limit_mtu(200);
+        world.network = Box::new(move |_, datagram| if has(datagram, lost) { Fate::LOST } else { Fate::arrives() });
+        world.connect();
+        world.run(Duration::from_secs(10));
+        assert!(world.sent.iter().any(|(is_clients, datagram)| !is_clients && has(datagram, lost)));
+        assert_eq!(world.client.signatures, 0, "without message {lost}");
+        world.network = Box::new(|_, _| Fate::arrives());
+        world.run(Duration::from_secs(50));
+        assert!(world.client.established && world.server.established, "message {lost}");
+        assert_eq!(world.client.signatures, 1);
+    }
+}
+
+#[test]
+fn a_repeated_flight_has_the_signature_of_the_first() {
+    for (lost, client_repeats) in [(SERVER_KEY_EXCHANGE, false), (CERTIFICATE_VERIFY, true)] {
+        let (client, server) = mutual(certificate);
+        let mut world = world(7, ECDSA_CCM_8, client, server);
+        let mut losses = 0;
+        world.network = Box::new(move |_, datagram| {
+            let is_lost = losses < 2 && has(datagram, lost);
+            losses += usize::from(is_lost);
+            if is_lost { Fate::LOST } else { Fate::arrives() }
+        });
+        world.connect();
+        world.run(Duration::from_secs(50));
+        assert!(world.client.established && world.server.established, "message {lost}");
+        let sent =
+            world.sent.iter().filter(|(is_clients, datagram)| *is_clients == client_repeats && has(datagram, lost));
+        assert_eq!(sent.count(), 3, "message {lost}");
+        assert_eq!((world.client.signatures, world.server.signatures), (1, 1), "message {lost}");
+    }
+}
+
+#[test]
+fn no_suite_without_authentication_is_agreed_on() {
+    for number in 0..=u16::MAX {
+        let suite = CipherSuite(number);
+        let is_known = suite.channel(false, &[0; 256], true).is_some();
+        let authenticates = suite.has_certificate() || suite.name().contains("PSK_WITH");
+        assert_eq!(is_known, authenticates, "{suite:?}");
+    }
+    // TLS_NULL_WITH_NULL_NULL, TLS_DH_anon_WITH_AES_128_CBC_SHA256 and TLS_ECDH_anon_WITH_AES_128_CBC_SHA.
+    for suite in [[0, 0], [0, 0x6c], [0xc0, 0x18]] {
+        let mut world = world(1, Suites::ALL, Badge::default(), certificate(2));
+        let mut puppet = Puppet::new(1000);
+        puppet.suite = suite;
+        puppet.tail = [&[0, 16][..], &GROUPS, &SCHEMES].concat();
+        let hello = puppet.hello_with_cookie(&mut world);
+        assert_eq!(last_alert(&puppet.send(&mut world, &hello)), Some((2, 40)), "{suite:02x?}");
+    }
 }

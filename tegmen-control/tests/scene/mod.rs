@@ -49,7 +49,8 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Starts the server. `oven` is the address at which the publisher takes tokens.
+    /// Starts the server. Its first address is that of DTLS, and the second is that of CoAP in clear. `oven` is the
+    /// address at which the publisher takes tokens.
     pub(crate) async fn start(dir: &Dir, oven: Option<SocketAddr>, bounds: Bounds) -> Self {
         let key = dir.0.join("key");
         std::fs::write(&key, "4".repeat(64)).expect("a file");
@@ -80,7 +81,8 @@ impl Access {
         }
         let credentials = Credentials::default();
         let application = AccessServer::new(Arc::clone(&service), credentials.clone(), revocations);
-        let builder = Server::builder().listen("coaps://127.0.0.1:0").shards(1).credentials(credentials);
+        let builder = Server::builder().listen("coaps://127.0.0.1:0").listen("coap://127.0.0.1:0").allow_plain();
+        let builder = builder.shards(1).credentials(credentials);
         let failures = Arc::<Mutex<Vec<String>>>::default();
         let seen = Arc::clone(&failures);
         let builder = builder.on_event(move |event| {

@@ -94,6 +94,8 @@ pub struct Node<const IN_PARTS: bool = false> {
     pub resumed: bool,
     /// Number of inputs that the endpoint of this node has requested from its owner ([`Need`]).
     pub needs: usize,
+    /// Number of signatures that this node made for its endpoint.
+    pub signatures: usize,
     /// The list of certificates that this node verified as they arrived.
     pub list: Vec<u8>,
     /// The first two bytes of this client's premaster secrets; `None` for the version that the handshake demands.
@@ -134,6 +136,7 @@ impl<const IN_PARTS: bool> Node<IN_PARTS> {
             kept: None,
             resumed: false,
             needs: 0,
+            signatures: 0,
             list: Vec::new(),
             premaster_version: None,
         }
@@ -249,6 +252,7 @@ impl<const IN_PARTS: bool> Node<IN_PARTS> {
             }
             Need::Sign { server, credential, digest } => {
                 assert_eq!(credential, 0);
+                self.signatures += 1;
                 Answer::Signature(self.badge.of(server).sign(&digest, &mut signature))
             }
             Need::Encrypt { public_key, version } => {

@@ -17,6 +17,7 @@ pub const CLIENT_HELLO: u8 = 1;
 pub const SERVER_HELLO: u8 = 2;
 pub const HELLO_VERIFY_REQUEST: u8 = 3;
 pub const SERVER_KEY_EXCHANGE: u8 = 12;
+pub const CERTIFICATE_REQUEST: u8 = 13;
 pub const SERVER_HELLO_DONE: u8 = 14;
 pub const CLIENT_KEY_EXCHANGE: u8 = 16;
 pub const FINISHED: u8 = 20;
