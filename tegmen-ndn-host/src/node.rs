@@ -50,6 +50,9 @@ pub struct Config {
     /// True if UDP faces acknowledge LpPackets, and retransmit LpPackets that the neighbour does not acknowledge. The
     /// neighbour must have the same setting.
     pub reliable: bool,
+    /// The number of times that the node repeats an Interest to a next hop that does not answer, at most 63. The node
+    /// waits for half a second before each repetition. The neighbour needs no setting for this.
+    pub retransmissions: u8,
     /// True if neighbours may register prefixes.
     pub neighbours_register: bool,
     /// The time after which the node removes a UDP face that a neighbour opened, if no packet arrives at the face.
@@ -68,6 +71,7 @@ impl Default for Config {
             faces: 16_384,
             mtu: 1_400,
             reliable: false,
+            retransmissions: 0,
             neighbours_register: false,
             idle: Duration::from_secs(600),
         }
@@ -155,7 +159,7 @@ impl Node {
             fib: HostFib::default(),
             pit: HostPit::new(config.limits),
             store: HostStore::new(config.limits.stored_bytes),
-            times: Times::default(),
+            times: Times { retransmissions: config.retransmissions.min(63), ..Times::default() },
             random: u32::from_ne_bytes(random),
         };
         let mut shared = Shared {

@@ -54,6 +54,10 @@ pub(super) struct Forward {
     /// Both neighbours need this option.
     #[arg(long)]
     reliable: bool,
+    /// Repeat an Interest to a next hop that does not answer within half a second, up to N times. The neighbour needs
+    /// no option for this.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..64))]
+    retransmissions: u8,
     /// Let neighbours register prefixes, too. A neighbour can then attract the Interests for any name.
     #[arg(long)]
     neighbours_register: bool,
@@ -83,6 +87,7 @@ impl Forward {
             faces: self.faces.into(),
             mtu: self.mtu.into(),
             reliable: self.reliable,
+            retransmissions: self.retransmissions,
             neighbours_register: self.neighbours_register,
             idle: Duration::from_secs(self.idle),
         };
