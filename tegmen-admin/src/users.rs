@@ -17,10 +17,8 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tegmen_base::hex::to_hex;
 use tegmen_control::audit::{Kind, Record};
-use tegmen_control::delegation::{DelegatedConnection, DelegationError};
 use tegmen_control::service::ServiceError;
 use tegmen_control::state::StateError;
-use tegmen_store::clock::now;
 use tegmen_store::store::{Entry, Scan};
 use tegmen_store::{Revision, Store, Transaction, Value};
 use zeroize::Zeroizing;
@@ -276,33 +274,8 @@ pub(crate) async fn remove<S: Store>(
 async fn end<S: Store>(api: &Api<S>, by: &Principal, name: &str) -> Result<ShownEnded, Problem> {
     let mut ended = ShownEnded { certificates: revoke_certificates(api, name).await?, connections: Vec::new() };
     let Some(delegations) = &api.delegations else { return Ok(ended) };
-    // Rows that wait belong to connections that are valid already.
-    delegations.settle().await?;
-    let (subject, now) = (subject(name), now());
-    for device in delegations.list(None, usize::MAX) {
-        let mut after = None;
-        loop {
-            let is_live =
-                |one: &&DelegatedConnection| one.peer == subject && !one.revoked && u64::from(one.expires) > now;
-            let page = match delegations.connections(&device.name, after, PAGE).await {
-                // It was removed meanwhile.
-                Err(DelegationError::NoDevice(_)) => break,
-                page => page?,
-            };
-            for connection in page.connections.iter().filter(is_live) {
-                match delegations.revoke(&device.name, connection.id, &by.name).await {
-                    Ok(_) => ended.connections.push(format!("{} {}", device.name, connection.id)),
-                    // It ended meanwhile.
-                    Err(DelegationError::NoDevice(_) | DelegationError::NoConnection { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-    }
+    let revoked = delegations.revoke_peers(&[&subject(name)], &by.name).await?;
+    ended.connections = revoked.into_iter().map(|(device, id)| format!("{device} {id}")).collect();
     Ok(ended)
 }
 

@@ -25,24 +25,29 @@ pub struct Reachable {
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Replaces the keys of devices after an intruder had access to the server. Each device gets another [device
     /// key](Self::imprint_again). The server then deletes all keys of the device's epochs, and accepts no earlier
-    /// ticket of the device. Returns, for each device, the connections that the intruder could use.
+    /// ticket of the device. It revokes the connections that devices other than those in `names` have with the devices
+    /// in `names`. Returns, for each device, the connections that the intruder could use.
     ///
     /// # Errors
-    /// The errors of [`Self::imprint_again`] and [`Self::connections`]. If an error concerns one device, the devices
-    /// before it in `names` already have new keys. These keys are lost, because the call does not return them. So the
-    /// call must be repeated.
+    /// The errors of [`Self::imprint_again`] and [`Self::connections`]. Some of the devices may then have new keys. These
+    /// keys are lost, because the call does not return them. So the call must be repeated.
     pub async fn server_compromised(&self, names: &[&str], by: &str) -> Result<Vec<Reachable>, DelegationError> {
         let devices = names.iter().map(|name| self.known(name)).collect::<Result<Vec<_>, _>>()?;
+        self.audit.is_writable()?;
         self.write_made().await?;
         let mut reachable = Vec::new();
         for device in devices {
             let now = self.now();
             let mut connections = self.all_connections(&device).await?;
             connections.retain(|connection| u64::from(connection.expires) > now);
-            let key = self.imprint_again(&device.name, by).await?;
-            let message = format!("the device {}: {} connections were reachable", device.name, connections.len());
-            self.write_or_note(true, by, "server-compromised", message).await?;
+            let key = self.change_key(&device).await?;
             reachable.push(Reachable { device: device.name.clone(), key, connections });
+        }
+        self.revoke_peers(names, by).await?;
+        for Reachable { device, connections, .. } in &reachable {
+            self.write_changed_key(device, by).await?;
+            let message = format!("the device {device}: {} connections were reachable", connections.len());
+            self.write_or_note(true, by, "server-compromised", message).await?;
         }
         Ok(reachable)
     }

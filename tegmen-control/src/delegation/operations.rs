@@ -7,6 +7,7 @@ use super::error::DelegationError;
 use super::memory::{Device, DeviceReport};
 use super::server::Delegations;
 use crate::audit::{Kind, Record};
+use std::sync::Arc;
 use tegmen_base::crypto::Crypto;
 use tegmen_base::secret::Secret;
 use tegmen_delegation::{DeviceKey, Epoch, PSK_LEN};
@@ -44,16 +45,27 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 
     /// Gives a device another device key, and returns the key as [`Self::imprint`] does. For the server, all
-    /// connections of the device end at once. For the device, they end when the device gets the new key.
+    /// connections of the device end at once. For the device, they end when the device gets the new key. The connections
+    /// that other devices have with this device as their peer are [revoked](Self::revoke).
     ///
     /// # Errors
-    /// [`DelegationError::NoDevice`], [`DelegationError::Audit`], [`DelegationError::Changed`] or
-    /// [`DelegationError::Store`].
+    /// [`DelegationError::NoDevice`], [`DelegationError::Audit`], [`DelegationError::Changed`],
+    /// [`DelegationError::Fault`] or [`DelegationError::Store`]. The device may then have another key, which is lost,
+    /// and other devices may still accept the sessions of the device. So the call must be repeated.
     pub async fn imprint_again(&self, name: &str, by: &str) -> Result<Secret<PSK_LEN>, DelegationError> {
         let device = self.known(name)?;
         self.audit.is_writable()?;
+        let key = self.change_key(&device).await?;
+        self.revoke_peers(&[name], by).await?;
+        self.write_changed_key(name, by).await?;
+        Ok(key)
+    }
+
+    /// Gives a device another device key, and returns the key. From now on, the device can have no new connection with
+    /// another device under its old key. The caller must then revoke the connections that exist.
+    pub(super) async fn change_key(&self, device: &Arc<Device>) -> Result<Secret<PSK_LEN>, DelegationError> {
         let (key, kept) = self.draw_key();
-        self.change(&device, |known| {
+        self.change(device, |known| {
             *known = Known {
                 changed: known.changed,
                 disabled: known.disabled,
@@ -62,9 +74,13 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             Ok(((), Transaction::default()))
         })
         .await?;
-        self.want_at_once(&device);
-        self.write(by, "imprinted-again", format!("the device {name} gets another device key")).await?;
+        self.want_at_once(device);
         Ok(key)
+    }
+
+    /// Records in the audit log that a device gets another device key.
+    pub(super) async fn write_changed_key(&self, name: &str, by: &str) -> Result<(), DelegationError> {
+        self.write(by, "imprinted-again", format!("the device {name} gets another device key")).await
     }
 
     /// Gives a device another configuration. If the scopes change, the next epoch is due, and no connection continues

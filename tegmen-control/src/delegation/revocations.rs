@@ -1,6 +1,6 @@
 //! Revocations of connections.
 
-use super::connection::ConnectionId;
+use super::connection::{ConnectionId, DelegatedConnection};
 use super::connections::{epochs, read};
 use super::error::DelegationError;
 use super::memory::Device;
@@ -61,6 +61,35 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let message = format!("the connection {id} of the device {name} is revoked");
         self.write_or_note(true, by, "connection-revoked", message).await?;
         Ok(refused)
+    }
+
+    /// Revokes the connections of peers at all devices, as [`Self::revoke`] does. `peers` are the names that the peers
+    /// have proved. Returns the revoked connections, each with the name of its device. Connections that have expired or
+    /// were revoked earlier are not among them.
+    ///
+    /// # Errors
+    /// [`DelegationError::Fault`], and the errors of [`Self::revoke`]. Some of the connections may then be revoked, so
+    /// the call must be repeated.
+    pub async fn revoke_peers(&self, peers: &[&str], by: &str) -> Result<Vec<(String, ConnectionId)>, DelegationError> {
+        // Rows that wait belong to connections that are valid already.
+        self.write_made().await?;
+        let now = self.now();
+        let devices: Vec<_> = self.registry(|registry| registry.after(None).cloned().collect());
+        let mut revoked = Vec::new();
+        for device in devices {
+            let mut connections = self.all_connections(&device).await?;
+            connections
+                .retain(|one| peers.contains(&one.peer.as_str()) && !one.revoked && u64::from(one.expires) > now);
+            for DelegatedConnection { id, .. } in connections {
+                match self.revoke(&device.name, id, by).await {
+                    Ok(_) => revoked.push((device.name.clone(), id)),
+                    // It ended meanwhile.
+                    Err(DelegationError::NoConnection { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(revoked)
     }
 
     /// Makes the revocation of the connections in `family` durable. Returns `None` if another epoch began after

@@ -1,7 +1,9 @@
 //! Cuts the power of a server at each of its transactions.
 
 use crate::recorder::Seals;
-use crate::world::{Counting, LAMP, Lamp, Moment, Scene, Server, config, imprinted, lamp, next_epoch};
+use crate::world::{
+    Counting, DOOR, LAMP, Lamp, Moment, Scene, Server, config, imprinted, introduced, lamp, next_epoch,
+};
 use crate::world::{open, renew, server, ticket, wait};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -163,6 +165,30 @@ fn a_server_that_is_killed_repeats_no_number_and_loses_no_revocation() {
             }
         }
         assert!(transactions >= STEPS.len(), "{transactions} transactions were cut");
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_while_it_changes_a_device_key_gives_the_key_after_the_revocations() {
+    for moment in [Moment::BeforeCommit, Moment::BeforeAnswer] {
+        for cut in 0.. {
+            let scene = Scene::new(&format!("killed-again-{moment:?}-{cut}"));
+            let seals = Seals::default();
+            drop(introduced(&server(&scene, scene.database(), &seals)));
+            let first = server(&scene, Counting::new(scene.database(), Some((cut, moment))), &seals);
+            let changed = wait(first.imprint_again(LAMP, "root")).is_ok();
+            drop(first);
+            let again = server(&scene, scene.database(), &seals);
+            if !changed {
+                // The operator has no key, and repeats the command.
+                wait(again.imprint_again(LAMP, "root")).unwrap();
+            }
+            assert_eq!(again.to_refuse(DOOR).unwrap(), [ConnectionId { epoch: 1, number: 0 }], "cut {cut}");
+            if changed {
+                assert_eq!(cut, 2, "the key and the revocation are two transactions");
+                break;
+            }
+        }
     }
 }
 

@@ -1,7 +1,10 @@
 //! Tests of the calls with which operators list and change devices and connections.
 
 use crate::recorder::Seals;
-use crate::world::{LAMP, Scene, ask, config, imprinted, lamp, next_epoch, open, renew, server, settle, ticket, wait};
+use crate::world::{
+    DOOR, LAMP, Scene, ask, config, imprinted, introduced, lamp, next_epoch, next_epoch_of, open, pass, renew, server,
+    settle, ticket, wait,
+};
 use std::sync::{Arc, Mutex};
 use tegmen::buf::Writer;
 use tegmen::dtls::Suites;
@@ -168,6 +171,43 @@ fn a_compromised_server_takes_no_old_ticket_and_lists_what_was_reachable() {
     assert!(wait(server.connections(LAMP, None, 10)).unwrap().connections.is_empty(), "its row waits");
     settle(&server);
     assert_eq!(wait(server.connections(LAMP, None, 10)).unwrap().connections.len(), 1);
+}
+
+#[test]
+fn another_device_key_ends_the_sessions_with_other_devices() {
+    for by_drill in [false, true] {
+        // Each end of the session is imprinted again. The other end must refuse its connection.
+        for (again, other) in [(LAMP, DOOR), (DOOR, LAMP)] {
+            let scene = Scene::new(&format!("again-ends-{by_drill}-{again}"));
+            let server = server(&scene, scene.database(), &Seals::default());
+            let (mut device, mut door) = introduced(&server);
+            next_epoch_of(&server, other, if other == DOOR { &mut door } else { &mut device });
+            wait(server.reissue(other, "root")).unwrap();
+            settle(&server);
+            ticket(&server, "writer").unwrap();
+            match by_drill {
+                false => drop(wait(server.imprint_again(again, "root")).unwrap()),
+                true => drop(wait(server.server_compromised(&[again], "root")).unwrap()),
+            }
+            let connections = wait(server.connections(other, None, 10)).unwrap().connections;
+            let (of_device, of_others): (Vec<_>, Vec<_>) = connections.iter().partition(|one| one.peer == again);
+            let epochs: Vec<_> = of_device.iter().map(|one| (one.id.epoch, one.revoked)).collect();
+            assert_eq!(epochs, [(1, true), (2, true)], "the device and its peer have a connection in each epoch");
+            assert!(of_others.iter().all(|one| !one.revoked), "{of_others:?}");
+            assert_eq!(of_others.len(), usize::from(other == LAMP));
+            assert_eq!(server.to_refuse(other).unwrap(), [of_device[1].id], "the device learns it");
+        }
+    }
+}
+
+#[test]
+fn another_device_key_revokes_no_connection_that_has_expired() {
+    let scene = Scene::new("again-expired");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let _devices = introduced(&server);
+    pass(3600);
+    wait(server.imprint_again(LAMP, "root")).unwrap();
+    assert!(server.to_refuse(DOOR).unwrap().is_empty(), "the list of the device has space for others");
 }
 
 #[test]

@@ -2,13 +2,12 @@
 
 use crate::recorder::Seals;
 use crate::world::{
-    LAMP, Lamp, Scene, Server, TIME, config, imprinted, lamp, next_epoch, next_epoch_of, pass, renew, revoke, server,
+    DOOR, LAMP, Scene, Server, TIME, imprinted, introduced, next_epoch, next_epoch_of, pass, renew, revoke, server,
     server_with, settle, ticket, wait,
 };
-use tegmen_control::delegation::{Carrier, DeviceConfig, Reissue, Way};
+use tegmen_control::delegation::{Carrier, Reissue, Way};
 use tegmen_store::Database;
 
-const DOOR: &str = "door.example";
 /// A policy without the rule that lets the lamp open a session with the door.
 const WITHOUT: &str = r#"
 [[rule]]
@@ -23,16 +22,6 @@ subject = "lamp.example"
 publisher = "door.example"
 allow = ["GET /light", "PUT /light"]
 "#;
-
-/// Makes a lamp and a door. The lamp has a session with the door, which the server opened between the two devices.
-fn introduced(server: &Server<Database>) -> (Lamp, Lamp) {
-    let device = imprinted(server);
-    let config = DeviceConfig { tags: Vec::new(), ..config() };
-    let mut door = lamp(&wait(server.imprint(DOOR, config, "root")).unwrap());
-    next_epoch_of(server, DOOR, &mut door);
-    wait(server.introduce(LAMP, DOOR)).unwrap();
-    (device, door)
-}
 
 /// Returns the scope of the lamp's connection at the door, the time of authentication and the expiry time, in seconds
 /// since 1970. Returns `None` if there is no connection in the present epoch of the door.

@@ -23,6 +23,8 @@ use tegmen_trust::x509::signer::SoftwareKey;
 
 /// The name of the device in the tests.
 pub(crate) const LAMP: &str = "lamp.example";
+/// The name of another device. The policy lets the lamp open a session with it.
+pub(crate) const DOOR: &str = "door.example";
 const START: Instant = Instant::from_micros(1_000_000);
 /// The time at which each test begins, in seconds since 1970.
 pub(crate) const TIME: u64 = 1_800_000_000;
@@ -187,6 +189,16 @@ pub(crate) fn imprinted<S: Store>(server: &Server<S>) -> Lamp {
     let mut device = lamp(&wait(server.imprint(LAMP, config(), "root")).unwrap());
     next_epoch(server, &mut device);
     device
+}
+
+/// Makes a lamp and a door. The lamp has a session with the door, which the server opened between the two devices.
+pub(crate) fn introduced<S: Store>(server: &Server<S>) -> (Lamp, Lamp) {
+    let device = imprinted(server);
+    let config = DeviceConfig { tags: Vec::new(), ..config() };
+    let mut door = lamp(&wait(server.imprint(DOOR, config, "root")).unwrap());
+    next_epoch_of(server, DOOR, &mut door);
+    wait(server.introduce(LAMP, DOOR)).unwrap();
+    (device, door)
 }
 
 /// Returns the state of a session that a peer opened at the server with a certificate.
