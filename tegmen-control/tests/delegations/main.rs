@@ -1,6 +1,7 @@
 //! Tests of the server of delegated sessions with a database. The devices have neither a certificate nor a private key.
 
 mod crashes;
+mod device;
 #[path = "../disk/mod.rs"]
 mod disk;
 mod loopback;

@@ -4,14 +4,17 @@
 use crate::world::recorder::{Recorder, Spent};
 use crate::world::{
     End, Flashed, OneDevice, Remote, START, TIME, boot, crypto, delegation, device_end, first_epoch, in_first_epoch,
-    open, seal, settle,
+    key, new_device, open, request, seal, settle,
 };
+use tegmen::address::Address;
+use tegmen::coap::Code;
 use tegmen::crypto::Crypto as _;
 use tegmen::dtls::{Handle, MASTER_LEN, SessionState};
+use tegmen::identity::Principal;
 use tegmen::secret::Secret;
 use tegmen_delegation::{
-    Connection, Delegation, Device, Epoch, FlashMemory, HandedOver, Issuer, LONGEST_TICKET, Lost, Memory, NotReissued,
-    Refused, Rejected, Resources, Sessions, Ticket,
+    Connection, Delegation, Device, Epoch, FlashMemory, Go, HandedOver, Issuer, LONGEST_TICKET, Lost, Memory,
+    NotReissued, Refused, Rejected, Request, Resources, SERVER, Sessions, Ticket,
 };
 use tegmen_tickets::TicketKeys;
 
@@ -253,6 +256,35 @@ fn a_peer_cannot_prevent_an_epoch_by_a_session_of_its_own() {
     // The session of the peer has keying material, too, with which no check of the server is right.
     assert!(device.resumed && device.exported != of_server);
     assert_eq!(kept(&mut device), of_server);
+}
+
+/// Returns a request to begin the epoch after `before` with this keying material, and that epoch.
+fn to_begin(before: &Epoch, exported: [u8; 32]) -> (Request<'static>, Epoch) {
+    let next = before.next::<Recorder>(&Secret::new(exported)).unwrap();
+    (Request::Epoch { number: next.number, time: TIME, check: next.check::<Recorder>() }, next)
+}
+
+#[test]
+fn only_the_delegation_server_sends_requests_to_the_resources_of_a_device() {
+    let (_, cell) = device_end(new_device(1), &Spent::default());
+    let exported = || Some(Secret::new([3; 32]));
+    let mut resources = Resources { device: cell, exported: exported(), now: START, due: None };
+    let begin = to_begin(&Epoch::first(key(1)), [3; 32]).0;
+    let state = delegation(6, 0).state().unwrap();
+    let keep = HandedOver { state: state.expose(), handle: Handle::Id(&[8; 32]), opens: true };
+    let go = Go { number: 6, peer: Address { ip: [0xfd; 16], port: 5684, scope: 0 } };
+    let requests =
+        [begin, Request::Refuse(5), Request::Keep(keep), Request::Go { go, server_name: b"" }, Request::Status];
+    let before = cell.borrow().status();
+    for peer in [Principal::NOBODY, Principal(7), Connection::new(5, 0).unwrap().principal()] {
+        for of_peer in &requests {
+            assert_eq!(request(&mut resources, peer, of_peer), Code::FORBIDDEN, "{peer:?} {of_peer:?}");
+        }
+    }
+    assert_eq!((cell.borrow().status(), resources.due, cell.borrow().time(START)), (before, None, None));
+    for of_server in &requests {
+        assert!(request(&mut resources, SERVER, of_server).is_success(), "{of_server:?}");
+    }
 }
 
 /// Returns the ticket of a mutant of the server. The nonce of the ticket consists only of random bytes. If a copy of

@@ -7,17 +7,22 @@ pub use crate::pages::Model;
 use recorder::{Recorder, Spent};
 use std::cell::RefCell;
 use tegmen::address::{Address, Path};
+use tegmen::buf::{Frame, Writer};
+use tegmen::coap::handler::{Anybody, Served, serve};
+use tegmen::coap::{
+    Authorized, Builder, Code, Handler, MessageRef, MessageType, OptionNumber, Request as CoapRequest, Response,
+};
 use tegmen::cx::{Counters, Cx};
 use tegmen::dtls::{
     Answer, CipherSuite, Config, Fatal, Handle, MASTER_LEN, Records, Resuming, Resumption, Roles, SessionState, Suites,
 };
 use tegmen::endpoint::{Endpoint, Event, PeerArray};
-use tegmen::identity::PeerId;
+use tegmen::identity::{Identity, PeerId, Principal, Protection};
 use tegmen::secret::Secret;
 use tegmen::time::Instant;
 use tegmen_delegation::{
-    Connection, Delegation, Device, DeviceKey, EXPORTER, Epoch, FlashMemory, Issuer, LONGEST_TICKET, Refused,
-    Resources, SERVER, Sessions, Ticket,
+    Connection, Delegation, Device, DeviceKey, EXPORTER, Epoch, FlashMemory, Issuer, LONGEST_TICKET, Refused, Request,
+    Resource, Resources, SERVER, Sessions, Ticket,
 };
 
 pub type Flashed = FlashMemory<Model>;
@@ -79,6 +84,42 @@ pub fn open(device: &mut OneDevice, ticket: &[u8]) -> Result<Connection, Refused
     device.open(START, &mut crypto(9), Ticket(ticket)).map(|delegation| delegation.connection().unwrap())
 }
 
+/// The resources of a device for its delegation server.
+pub type OneResources = Resources<'static, Flashed, 4, 2, 64>;
+
+/// The application of a device. Its policy allows every request.
+struct OfDevice<'r>(&'r mut OneResources);
+
+impl Handler for OfDevice<'_> {
+    const IN_BLOCKS: bool = false;
+
+    fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        self.0.handle::<Recorder>(request, response).unwrap_or(Err(Code::NOT_FOUND))
+    }
+}
+
+/// Sends a request to a device in a session whose peer has this principal. Returns the code of the response.
+pub fn request(resources: &mut OneResources, principal: Principal, request: &Request<'_>) -> Code {
+    let (mut room, resource) = ([0; 256], request.resource());
+    let mut payload = Writer::new(&mut room);
+    request.write(&mut payload).unwrap();
+    let code = if resource == Resource::Status { Code::GET } else { Code::POST };
+    let mut storage = [0; 320];
+    let mut frame = Frame::new(&mut storage, 0);
+    let mut builder = Builder::new(&mut frame, MessageType::Confirmable, code, 1, &[]).unwrap();
+    for segment in resource.path().split('/') {
+        builder.option(OptionNumber::URI_PATH, segment.as_bytes()).unwrap();
+    }
+    builder.payload(payload.written()).unwrap();
+    let message = MessageRef::parse(frame.finish()).unwrap();
+    let identity = Identity { principal, protection: Protection::Dtls };
+    let mut storage = [0; 128];
+    let mut frame = Frame::new(&mut storage, 0);
+    let served = serve(CoapRequest::new(message, identity), &Anybody, &mut OfDevice(resources), 7, &mut frame);
+    let Served::Responded { code, .. } = served else { panic!("{served:?}") };
+    code
+}
+
 /// The roles of an endpoint that is both a client and a server.
 pub struct Either;
 
@@ -120,7 +161,7 @@ pub struct End<S: Resumption> {
     pub exported: Option<[u8; 32]>,
     pub closed: Option<Fatal>,
     /// The resources of the device for its delegation server; `None` if the endpoint is a peer.
-    pub resources: Option<Resources<'static, Flashed, 4, 2, 64>>,
+    pub resources: Option<OneResources>,
 }
 
 fn address(number: u8) -> Address {
