@@ -113,7 +113,8 @@ struct Script {
     crypto: Compact,
     now: Instant,
     /// The keying material of the newest session between the server and the device under test. `None` if there is no
-    /// session. The next field, `sessions`, is the number of the sessions that the server has opened so far.
+    /// session, or if an epoch began in it. The next field, `sessions`, is the number of the sessions that the server
+    /// has opened so far.
     exported: Option<[u8; 32]>,
     sessions: u32,
     tickets: Vec<Sealed>,
@@ -501,7 +502,7 @@ impl Script {
         let mut frame = Frame::new(&mut storage, 0);
         let served = serve(Request::new(message, identity), &Anybody, &mut application, 7, &mut frame);
         let Served::Responded { code, .. } = served else { panic!("a response fits, and comes at once") };
-        let OfDevice { resources: Resources { due, .. }, is_called } = application;
+        let OfDevice { resources: Resources { due, exported, .. }, is_called } = application;
         let resource = Resource::ALL.into_iter().find(|resource| message.path_is(resource.path()));
         let method = if resource == Some(Resource::Status) { Code::GET } else { Code::POST };
         let refused = match resource {
@@ -511,7 +512,11 @@ impl Script {
             Some(_) if message.code() != method => Some(Code::METHOD_NOT_ALLOWED),
             Some(resource) => match ServerRequest::read(resource, message.payload()) {
                 Err(_) => Some(Code::BAD_REQUEST),
-                Ok(request) => return self.answered(&request, code, due, frame.bytes()),
+                Ok(request) => {
+                    self.answered(&request, code, due, frame.bytes());
+                    assert_eq!(exported.map(|exported| *exported.expose()), self.exported, "it is for one epoch");
+                    return;
+                }
             },
         };
         assert!(!code.is_success() && due.is_none(), "{code} with {due:?}");
@@ -525,6 +530,9 @@ impl Script {
         assert!(!fails || may_fail, "the memory fails by itself");
         let (number, revoked) = (self.expected.epoch.number, self.expected.revoked.clone());
         assert_eq!((code, due), self.expected.take(request, self.exported.as_ref(), fails), "{request:?}");
+        if due == Some(Due::CloseAll) {
+            self.exported = None;
+        }
         if self.expected.epoch.number == number {
             assert!(self.expected.revoked.is_superset(&revoked), "a revocation is lost");
         }

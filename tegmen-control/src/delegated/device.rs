@@ -83,7 +83,7 @@ pub(super) struct State {
     crypto: HostCrypto,
     pub(super) admitted: AdmittedConnections,
     /// The last session with the device's server, and the keying material that this session exported. The keying
-    /// material is `None` after a request of the server has used it.
+    /// material is `None` after an epoch has begun in the session.
     pub(super) server: Option<(SessionId, Option<Exported>)>,
     /// True if there may be sessions that must be closed.
     pub(super) has_ended: bool,
@@ -249,12 +249,14 @@ impl DelegatedDevice {
         let (answered, due) = {
             let state = &mut *self.state();
             let State { device, server, .. } = state;
-            let exported = server.as_mut().and_then(|(_, exported)| exported.take());
+            let exported = server.as_ref().and_then(|(_, exported)| exported.as_ref());
+            // A move would leave the bytes in the field.
+            let exported = exported.map(|exported| Exported::new(*exported.expose()));
             let mut resources = Resources { device, exported, now: clock::now(), due: None };
             let answered = resources.answer::<HostCrypto>(resource, request.message(), response);
-            let Resources { exported, due, .. } = resources;
-            if let Some((_, place)) = server {
-                *place = exported;
+            let due = resources.due;
+            if let Some((_, exported)) = server.as_mut().filter(|_| resources.exported.is_none()) {
+                *exported = None;
             }
             if answered == Err(Code::INTERNAL_SERVER_ERROR)
                 && let Some(problem) = device.borrow().memory().problem()

@@ -90,8 +90,11 @@ pub(super) struct Conversation {
     key: DeviceKey,
     /// The address of the device, to which the session was opened.
     address: SocketAddr,
-    /// True if the device has received the time in this conversation.
+    /// True if the device has received the time in this session.
     has_time: bool,
+    /// True if an epoch began in this session. Each ticket key comes from a handshake of its own, so the next epoch
+    /// begins in another session.
+    has_begun: bool,
 }
 
 impl Drop for Conversation {
@@ -138,7 +141,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             }
             (Err(error), _) => return Err(error.into()),
         };
-        let mut conversation = Conversation { device: Arc::clone(device), session, key, address, has_time: false };
+        let (device, has_time, has_begun) = (Arc::clone(device), false, false);
+        let mut conversation = Conversation { device, session, key, address, has_time, has_begun };
         if let Proved::Next(next) = proved {
             self.confirm(&mut conversation, next).await?;
         }
@@ -169,12 +173,12 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Sends all waiting requests to the device, and returns the status of the device. If the device returned to an
     /// older copy of its state, it refuses fewer connections than it acknowledged. The server then sends all refused
     /// connections again, but only once in a conversation.
-    pub(super) async fn bring(&self, conversation: &mut Conversation) -> Result<Status, Failed> {
+    pub(super) async fn bring(&self, conversation: &mut Conversation, pace: &Pace) -> Result<Status, Failed> {
         let device = Arc::clone(&conversation.device);
         let mut tells_again = false;
         loop {
             for _ in 0..MOST_EPOCHS {
-                self.bring_epoch(conversation).await?;
+                self.bring_epoch(conversation, pace).await?;
                 if self.bring_refusals(conversation).await? {
                     break;
                 }
@@ -215,9 +219,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Begins the next epoch if an epoch is due. Otherwise sends the time to the device, but only once in a
-    /// conversation.
-    async fn bring_epoch(&self, conversation: &mut Conversation) -> Result<(), Failed> {
+    /// Begins the next epoch if an epoch is due. Opens another session for it if an epoch already began in the present
+    /// session. If no epoch is due, sends the time to the device, but only once in a session.
+    async fn bring_epoch(&self, conversation: &mut Conversation, pace: &Pace) -> Result<(), Failed> {
         let name = conversation.device.name.clone();
         let present = {
             let known = &conversation.device.state().known;
@@ -230,11 +234,15 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             Some(_) => self.reset(&name, "the device has other keys in this epoch").await?,
             None => {}
         }
+        if conversation.has_begun {
+            conversation.session.close();
+            *conversation = self.meet(&Arc::clone(&conversation.device), pace).await?;
+        }
         let exported = conversation.session.exported().ok_or(Failed::NotExported)?;
         let next = self.begin_epoch_under(&name, &exported, Some(&conversation.key)).await?;
         match conversation.tell_epoch(next, self.seconds()).await? {
             true => {
-                conversation.key = conversation.key.next::<C>();
+                (conversation.key, conversation.has_begun) = (conversation.key.next::<C>(), true);
                 Ok(self.epoch_begun(&name, next).await?)
             }
             false => Err(Failed::Refused { path: Resource::Epoch.path(), code: Code::CONFLICT }),

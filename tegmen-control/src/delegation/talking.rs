@@ -89,7 +89,7 @@ impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {
         }
         let mut conversation = self.meet(device, pace).await?;
         loop {
-            let status = self.bring(&mut conversation).await?;
+            let status = self.bring(&mut conversation, pace).await?;
             self.heard(device, status);
             // Others wait for a place.
             let has_more = places.available_permits() > 0 && conversation.linger(pace.linger).await;

@@ -79,6 +79,25 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
+fn a_device_uses_the_keying_material_of_a_session_for_one_epoch() {
+    let scene = Scene::new("device-material");
+    let (_server, address, device) = start(&scene);
+    runtime().block_on(async {
+        let before = Epoch::first(key());
+        let session = session_of_server(address, &before, 1).await;
+        let wrong = Request::Epoch { number: 1, time: u32::try_from(TIME).unwrap(), check: [0; 8] };
+        assert_eq!(send(&session, &wrong).await, Code::CONFLICT);
+        let (begin, first) = to_begin(&before, &session);
+        assert_eq!(send(&session, &begin).await, Code::CHANGED);
+        let (again, _) = to_begin(&first, &session);
+        assert_eq!((send(&session, &again).await, device.status().epoch), (Code::CONFLICT, 1));
+        let session = session_of_server(address, &first, 2).await;
+        let (begin, _) = to_begin(&first, &session);
+        assert_eq!((send(&session, &begin).await, device.status().epoch), (Code::CHANGED, 2));
+    });
+}
+
+#[test]
 fn only_the_delegation_server_sends_requests_to_the_resources_of_a_device() {
     let scene = Scene::new("device-other-peer");
     let (_server, address, device) = start(&scene);

@@ -93,6 +93,8 @@ pub(crate) struct Seen {
     pub(crate) opens: Vec<Go>,
     /// The connections whose sessions were established.
     pub(crate) established: Vec<Connection>,
+    /// The number of sessions with the device's server that were established.
+    pub(crate) sessions: usize,
     pub(crate) starts: usize,
 }
 
@@ -356,6 +358,7 @@ impl<'d> Running<'d> {
                     Some(connection) => self.application.seen.lock().unwrap().established.push(connection),
                     // The session of a server that was killed takes a place.
                     None => {
+                        self.application.seen.lock().unwrap().sessions += 1;
                         let earlier = self.server.replace(peer);
                         earlier.into_iter().for_each(|id| self.node.endpoint.close(id));
                     }

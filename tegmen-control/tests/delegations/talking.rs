@@ -378,6 +378,34 @@ fn a_session_of_an_earlier_device_key_begins_no_epoch() {
     assert_eq!(world.device.ask(|lamp| lamp.epoch()), 1);
 }
 
+#[test]
+fn each_epoch_begins_in_a_session_of_its_own() {
+    let world = World::new("talk-own-session");
+    let server = &world.server;
+    runtime().block_on(async {
+        let epochs = async {
+            for epoch in 1..=3 {
+                while !is_settled(&server.show(LAMP).unwrap(), epoch) {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                if epoch < 3 {
+                    // The session with the device is still open.
+                    server.reset(LAMP, "root").await.unwrap();
+                }
+            }
+        };
+        let pace = Pace { linger: Duration::from_secs(20), ..pace() };
+        tokio::select! {
+            () = server.run(pace) => unreachable!(),
+            settled = tokio::time::timeout(SOON, epochs) => settled.unwrap(),
+        }
+    });
+    let (seen, counts) = (world.device.seen(), world.server.counts());
+    assert_eq!(seen.sessions, 3, "each ticket key comes from a handshake of its own");
+    assert_eq!(seen.executed, ["dlg/ep", "dlg/st"].repeat(3));
+    assert_eq!((counts.epochs, counts.failed_conversations), (3, 0));
+}
+
 /// The source of certificates of the server. It has one certificate, for the device of the tests.
 struct OfDevice(Arc<PublicKeys>);
 

@@ -265,6 +265,29 @@ fn to_begin(before: &Epoch, exported: [u8; 32]) -> (Request<'static>, Epoch) {
 }
 
 #[test]
+fn the_memory_of_a_device_reveals_no_ticket_key_of_an_earlier_epoch() {
+    let (_, cell) = device_end(new_device(1), &Spent::default());
+    let exported = [3; 32];
+    let mut resources = Resources { device: cell, exported: Some(Secret::new(exported)), now: START, due: None };
+    let (first, epoch) = to_begin(&Epoch::first(key(1)), exported);
+    let wrong = Request::Epoch { number: 1, time: TIME, check: [0; 8] };
+    assert_eq!(request(&mut resources, SERVER, &wrong), Code::CONFLICT);
+    assert!(resources.exported.is_some(), "no epoch has begun in this session");
+    assert_eq!(request(&mut resources, SERVER, &first), Code::CHANGED);
+    // The server of a mutant begins two epochs in one session. Who reads the memory of its device has the keys of both.
+    let (second, of_mutant) = to_begin(&epoch, exported);
+    assert_ne!(of_mutant.tickets.0.expose(), epoch.tickets.0.expose());
+    assert!(resources.exported.is_none(), "the keying material is erased");
+    assert_eq!(request(&mut resources, SERVER, &second), Code::CONFLICT);
+    assert_eq!(request(&mut resources, SERVER, &Request::Status), Code::CONTENT, "the session continues");
+    assert_eq!(cell.borrow().epoch(), 1);
+    // Another session has other keying material.
+    resources.exported = Some(Secret::new([4; 32]));
+    assert_eq!(request(&mut resources, SERVER, &to_begin(&epoch, [4; 32]).0), Code::CHANGED);
+    assert_eq!(cell.borrow().epoch(), 2);
+}
+
+#[test]
 fn only_the_delegation_server_sends_requests_to_the_resources_of_a_device() {
     let (_, cell) = device_end(new_device(1), &Spent::default());
     let exported = || Some(Secret::new([3; 32]));
