@@ -274,7 +274,8 @@ fn the_memory_of_a_device_reveals_no_ticket_key_of_an_earlier_epoch() {
     assert_eq!(request(&mut resources, SERVER, &wrong), Code::CONFLICT);
     assert!(resources.exported.is_some(), "no epoch has begun in this session");
     assert_eq!(request(&mut resources, SERVER, &first), Code::CHANGED);
-    // The server of a mutant begins two epochs in one session. Who reads the memory of its device has the keys of both.
+    // The server of a mutant begins two epochs in one session. An attacker that reads the memory of its device has the
+    // keys of both.
     let (second, of_mutant) = to_begin(&epoch, exported);
     assert_ne!(of_mutant.tickets.0.expose(), epoch.tickets.0.expose());
     assert!(resources.exported.is_none(), "the keying material is erased");
