@@ -169,6 +169,7 @@ fn mistakes_of_an_operator_are_named_before_anything_is_created() {
     operator.fails("root.key", &format!("{create} --sender hall"), 2, "--output-dir");
     operator.fails("root.key", &format!("{create} --sender ../hall --output-dir members"), 2, "no name of a file");
     operator.fails("root.key", &format!("{create} --levels 24"), 2, "24");
+    operator.fails("root.key", &format!("{create} --group-id 0"), 2, "1..=255");
     operator.fails("root.key", "group create lamps --address 10.0.0.1:5684", 1, "multicast");
     operator.fails("root.key", "group create lamps --address ff15::1", 2, "a multicast address with a port");
     operator.fails("none.key", "group list", 2, "there is no file none.key: correct the path, or let an administrator");

@@ -135,7 +135,7 @@ pub(super) struct Create {
     #[arg(long, value_name = "KIND", value_parser = ["none", "p256", "ed25519"])]
     signature: Option<String>,
     /// The number of the group in the header of a response. Each group of a member needs a different number.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     group_id: u8,
     /// A member that answers requests and belongs to the group from its creation, as NAME=IP with the source address of
     /// its responses; may be repeated.

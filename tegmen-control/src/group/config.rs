@@ -35,8 +35,8 @@ pub struct GroupConfig {
     /// The protocol of the group.
     #[serde(default, skip_serializing_if = "Protocol::is_axiom")]
     pub protocol: Protocol,
-    /// The GroupID, which is one byte in the header of a response. With the value 0, the header of a response looks
-    /// like the header of a record in a DTLS session. A Group OSCORE group does not use it.
+    /// The GroupID, 1 to 255, which is one byte in the header of a response. With the value 0, the header of a response
+    /// looks like the header of a record in a DTLS session. A Group OSCORE group does not use it.
     pub group_id: u8,
     /// The multicast address and the port to which requests and rekey messages go.
     pub address: SocketAddr,
@@ -99,6 +99,12 @@ impl GroupConfig {
         }
         if !(1..=256).contains(&self.senders) {
             return wrong("a group has 1 to 256 SenderIDs");
+        }
+        if self.protocol == Protocol::Axiom && self.group_id == 0 {
+            return wrong(
+                "with the GroupID 0 a sender treats the responses of a listener as records of its session with this \
+                 listener, and loses them; an Axiom group has a GroupID from 1 to 255",
+            );
         }
         if self.protocol == Protocol::Oscore && (self.signature.is_none() || self.aead().is_none()) {
             return wrong("a Group OSCORE group has signatures p256 or ed25519, and the suite ccm-8, ccm or gcm");
