@@ -6,9 +6,10 @@ use crate::connect::{Connect, seconds};
 use crate::output::Failure;
 use clap::Args;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tegmen_host::controller::{Controller, ControllerError, Pace};
-use tegmen_host::group::Membership;
+use tegmen_host::group::{Membership, MembershipEvent};
 use tegmen_host::uri::{Scheme, Uri};
 use tokio::sync::Notify;
 
@@ -30,9 +31,16 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Opens the membership, and reads the URI of the request.
+    /// Opens the membership, and reads the URI of the request. If two members have the same address, a line on standard
+    /// error reports this.
     pub(super) fn open(&self) -> Result<(Membership, Uri), Failure> {
         let membership = open(&self.state)?;
+        // The commands print all other events by themselves.
+        membership.on_event(Arc::new(|group, event| {
+            if event == MembershipEvent::Clash {
+                eprintln!("group {group}: {event}");
+            }
+        }));
         let uri = self.uri_of(&membership)?;
         Ok((membership, uri))
     }

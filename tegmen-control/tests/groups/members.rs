@@ -9,14 +9,15 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tegmen::axiom::{Association, GroupNumber, Kept, KeyPath, Member, Signatures};
+use tegmen::axiom::{Association, GroupNumber, Kept, KeyPath, Member, Opened, Signatures};
 use tegmen::buf::Frame;
-use tegmen::coap::{Builder, Code, MessageType, OptionNumber};
+use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
 use tegmen::crypto::SignatureScheme;
+use tegmen::dtls::Records;
 use tegmen_control::group::{GroupConfig, NewMember};
 use tegmen_host::client::{AskedMembers, ClientConfig, Request, ask_members};
 use tegmen_host::controller::{Controller, ControllerError, Joining, Pace};
-use tegmen_host::group::{MemberSettings, Membership, MembershipError};
+use tegmen_host::group::{MemberSettings, Membership, MembershipError, MembershipEvent};
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::server::{Event, Router, Server, ServerConfig};
 use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
@@ -322,6 +323,49 @@ async fn a_member_cannot_speak_as_another_sender() {
         drop(porch);
         hall.stop().await;
     }
+}
+
+/// Receives a request to the group as the member `hall` over `listener`. Then sends two different responses with the
+/// same number, as two listeners do that have the address of `hall` and its keys.
+async fn answer_twice(network: &Network, listener: &tokio::net::UdpSocket, group: SocketAddr) {
+    let crypto = &mut HostCrypto::from_os().unwrap();
+    let keys = network.world.controller.parameters("lamps", "hall").await.unwrap();
+    let master = KeyPath::<8>::new(&keys.admission()).unwrap().master_secret::<HostCrypto>();
+    let own = tokio::net::UdpSocket::bind(((network.address)(51), group.port())).await.unwrap();
+    let mut buffer = [0; 1500];
+    let (len, from) = listener.recv_from(&mut buffer).await.unwrap();
+    for payload in [b"hall is on", b"hall is ON"] {
+        let mut hall = Member::<1, 1>::new(crypto, &keys.association(keys.epoch, &master), &Kept::default()).unwrap();
+        hall.extend(&hall.reserve(8, 8));
+        let mut request = buffer[..len].to_vec();
+        let mut records = Records::new(&mut request);
+        let record = records.next_record().unwrap().unwrap();
+        let (sender, opened) = hall.open_request(crypto, record).unwrap();
+        let (Opened::Fresh(content) | Opened::Unverified(content, _)) = opened else { panic!("{opened:?}") };
+        let token = MessageRef::parse(content).unwrap().token().to_vec();
+        let mut storage = [0; 256];
+        let mut frame = Frame::new(&mut storage, hall.overhead().0);
+        let mut builder = Builder::new(&mut frame, MessageType::NonConfirmable, Code::CHANGED, 7, &token).unwrap();
+        builder.payload(payload).unwrap();
+        hall.seal_response(crypto, sender, &mut frame).unwrap();
+        own.send_to(frame.finish(), from).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_sender_reports_two_listeners_with_one_address() {
+    let network = Network::over_v4("clash", "239.255.77.10:20780", None).await;
+    let hall = network.join("hall", 51, false).await;
+    let oven = network.join("switch", 59, true).await;
+    let events = Arc::<Mutex<Vec<_>>>::default();
+    let seen = Arc::clone(&events);
+    oven.on_event(Arc::new(move |group, event| seen.lock().unwrap().push((group.to_owned(), event))));
+    let listener = tokio::net::UdpSocket::bind(oven.group()).await.unwrap();
+    listener.join_multicast_v4([239, 255, 77, 10].into(), [127, 0, 0, 1].into()).unwrap();
+    let ((answers, _), ()) = tokio::join!(switch(&oven, "on"), answer_twice(&network, &listener, oven.group()));
+    assert_eq!(answers.into_values().collect::<Vec<_>>(), ["hall is on"]);
+    assert_eq!(*events.lock().unwrap(), [("lamps".to_owned(), MembershipEvent::Clash)]);
+    drop(hall);
 }
 
 /// A member that joins again has another public key. So the other members drop its first request, and ask the

@@ -6,7 +6,7 @@ use super::request::Part;
 use super::round::Round;
 use super::{ClientError, Request, Response};
 use crate::clock;
-use crate::group::{Group, Membership, Memberships};
+use crate::group::{Group, Membership, MembershipEvent, Memberships};
 use crate::provider::HostCrypto;
 use crate::udp::{self, BindError, MAX_DATAGRAM};
 use std::collections::HashMap;
@@ -80,7 +80,8 @@ pub struct AskedMembers {
 
 /// Sends a request to a group that Axiom protects. Calls `on_reply` with each response until `wait` has passed. Members
 /// respond at a random time, usually within 5 seconds. The keys prove that a member sent the response, and the source
-/// address identifies the member.
+/// address identifies the member. If two members respond from the same address, the membership reports
+/// [`MembershipEvent::Clash`] to the function of [`Membership::on_event`].
 ///
 /// A member that does not know the sequence numbers of this client, for example after a restart, responds first with an
 /// Echo option (RFC 9175), and does not execute the request. The client then sends the request with this option to the
@@ -177,7 +178,9 @@ pub(super) fn join<F: FnMut(Member, Response)>(
             error => ClientError::Bind(error),
         })?;
     let groups = Memberships(vec![membership.clone()]);
-    Ok((Asking::new(socket, (method, wait), (most, (), groups), on_reply)?, remote, own))
+    let mut asking = Asking::new(socket, (method, wait), (most, (), groups), on_reply)?;
+    asking.members.membership = Some(membership.clone());
+    Ok((asking, remote, own))
 }
 
 /// The peer table of a node that only sends requests to a group. It contains no peer.
@@ -220,6 +223,7 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
             challenges: Vec::new(),
             echoes: Vec::new(),
             proved: HashMap::new(),
+            membership: None,
             is_repeatable,
             round: None,
             on_reply,
@@ -358,6 +362,8 @@ pub(super) struct Members<F> {
     /// The members that OSCORE authenticated. The value is true after a response, and false if the member only demanded
     /// an Echo option.
     proved: HashMap<Principal, bool>,
+    /// The membership in the group, if Axiom protects the request.
+    membership: Option<Membership>,
     /// True if a member may execute the request twice.
     is_repeatable: bool,
     /// The current round of an observation: the time from one registration, which the client sends to all members, to
@@ -419,6 +425,12 @@ impl<F: FnMut(Member, Response), X: OpenedRequest> Application<X> for Members<F>
         let response = Response { round_trip, ..Response::new(response) };
         if self.round.as_mut().is_none_or(|round| round.is_news(from.ip(), &response)) {
             (self.on_reply)((from, who.principal), response);
+        }
+    }
+
+    fn on_group_clash(&mut self, _: &Address) {
+        if let Some(membership) = &self.membership {
+            membership.report(MembershipEvent::Clash);
         }
     }
 }

@@ -43,7 +43,7 @@ pub enum MembershipEvent {
         /// The error and its correction.
         problem: String,
     },
-    /// Another member has the same SenderID or the same address.
+    /// Two members have the same SenderID or the same address.
     Clash,
     /// No more records may be protected with the keys of this epoch.
     Exhausted,
@@ -112,8 +112,8 @@ impl fmt::Display for MembershipEvent {
             Self::NotAsked { problem, again: None } => write!(f, "no keys from the controller: {problem}"),
             Self::NotKept { problem } => write!(f, "the member stops: {problem}"),
             Self::Clash => f.write_str(
-                "another member has the SenderID or the address of this one: let the controller rekey the group, and evict \
-                 one of the two",
+                "two members have the same SenderID or the same address: let the controller rekey the group, and evict one of \
+                 the two",
             ),
             Self::Exhausted => f.write_str(
                 "the keys of this epoch have sealed as many messages as they may: let the controller rekey the group",
