@@ -3,6 +3,7 @@
 
 use super::world::{Scene, config, software_key};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tegmen::axiom::{Kept, KeyPath, Member, Opened, Rekeyed};
 use tegmen::buf::Frame;
 use tegmen::coap::{Code, OptionNumber};
@@ -14,7 +15,7 @@ use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::access::protokey::{Mode, Protokey};
 use tegmen_control::audit::{AuditBounds, AuditLog};
 use tegmen_control::group::server::{Authority, ByPolicy, ByToken, Event, GroupServer};
-use tegmen_control::group::{Controller, GroupConfig, Outgoing};
+use tegmen_control::group::{Controller, GroupConfig, Outbox, Outgoing, Pace, Sending, send};
 use tegmen_control::publisher::Tickets;
 use tegmen_control::server::SharedKeys;
 use tegmen_control::service::Service;
@@ -347,6 +348,47 @@ async fn a_device_that_is_disabled_while_it_joins_gets_no_keys() {
     assert_eq!((response.code, response.payload.as_slice()), (Code::FORBIDDEN, [].as_slice()));
     let report = controller.show("lamps").await.unwrap();
     assert_eq!((report.epoch, report.members.len()), (3, 0), "it was admitted, and evicted");
+}
+
+/// The rights of a server at which each peer is the device `hall`, which may do everything.
+struct OnlyHall;
+
+impl Authority for OnlyHall {
+    fn client(&self, _: &tegmen::identity::Identity) -> Option<String> {
+        Some("hall".to_owned())
+    }
+
+    fn may(&self, _: &tegmen::identity::Identity, _: Code, _: &str) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_device_gets_its_keys_after_the_members_got_their_messages() {
+    let scene = Scene::new("first-sent");
+    let outbox = Outbox::default();
+    let controller = Controller::new(scene.database(), Some(software_key() as _)).unwrap();
+    let controller = Arc::new(controller.with_outbox(outbox.clone()));
+    controller.create("lamps", config(), &[super::world::member("porch", 3, false)]).await.unwrap();
+    let application = GroupServer::new(Arc::clone(&controller), Arc::new(OnlyHall), Arc::new(|_| {}));
+    let builder = Server::builder().listen("coaps://127.0.0.1:0").shards(1);
+    let server = builder.credentials(Credentials::single("hall", &SHARED_KEY)).serve(application).unwrap();
+    let config = ClientConfig::psk("hall", SHARED_KEY);
+    let session = Session::connect_to(server.addresses()[0].address, Scheme::Coaps, config).await.unwrap();
+    let joining = tokio::spawn(async move { post(&session, "/ace-group/lamps", &join(2, false)).await });
+    while controller.show("lamps").await.unwrap().epoch == 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // No task sends the messages yet. A response that does not wait for them comes meanwhile.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!joining.is_finished(), "the device has the keys of an epoch that no other member knows");
+    let pace = Pace { interval: Duration::from_millis(1), repetitions: 0, wait: Duration::ZERO };
+    let sender = tokio::spawn(async move { send(&*controller, &Sending { pace, ..Sending::default() }).await });
+    let response = joining.await.unwrap();
+    let counts = outbox.counts();
+    sender.abort();
+    assert_eq!((response.code, admitted(&response).0.epoch), (Code::CREATED, 2));
+    assert!(counts.messages + counts.failures > 0, "the messages of the epoch came first: {counts:?}");
 }
 
 #[tokio::test]
