@@ -135,6 +135,25 @@ async fn members_get_the_public_keys_of_the_others() {
 }
 
 #[tokio::test]
+async fn a_filter_without_roles_and_members_is_malformed() {
+    let world = World::new("empty-filter", signed(SignatureScheme::ED25519), false).await;
+    let hall = world.device("hall").await;
+    let request = join(2, false);
+    let asked = challenge(&hall, &request).await;
+    let right = proving(&request, &asked, &SoftwareKey::draw(SignatureScheme::ED25519).unwrap().0);
+    // The filter [false, [], []].
+    let creds = Some(CredsFilter { excludes: true, ..CredsFilter::default() });
+    let refused = post(&hall, LAMPS, &JoinRequest { creds, ..right.clone() }).await;
+    assert_eq!((refused.code, refused.payload.as_slice()), (Code::BAD_REQUEST, [].as_slice()));
+    assert_eq!(post(&hall, LAMPS, &right).await.code, Code::CREATED);
+    for includes in [0xf5, 0xf4] {
+        let payload = [0xa1, 4, 0x83, includes, 0x80, 0x80];
+        let refused = hall.request(Code::FETCH, CREDS).payload(&payload).content_format(GROUPCOMM_CBOR).await.unwrap();
+        assert_eq!((refused.code, refused.payload.as_slice()), (Code::BAD_REQUEST, [].as_slice()), "{includes:x}");
+    }
+}
+
+#[tokio::test]
 async fn an_operator_provisions_no_member_of_a_group_with_signatures() {
     let world = World::new("unprovisioned", signed(SignatureScheme::ED25519), false).await;
     let refused = world.controller.add("lamps", &member("hall", 1, false)).await.unwrap_err();

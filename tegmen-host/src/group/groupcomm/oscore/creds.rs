@@ -141,7 +141,7 @@ impl OscoreFilter {
             && (self.members.is_empty() || is_listed != self.excludes)
     }
 
-    /// Reads the value of `get_creds`.
+    /// Reads the value of `get_creds`. An array without roles and members is malformed (RFC 9594, section 4.4.1).
     pub(super) fn read(decoder: &mut Decoder<'_>) -> Result<Self, Malformed> {
         let mut filter = Self::default();
         if decoder.datatype()? == Type::Null {
@@ -160,6 +160,9 @@ impl OscoreFilter {
             filter.members.push(decoder.bytes()?.to_vec());
             Ok(())
         })?;
+        if filter.roles.is_empty() && filter.members.is_empty() {
+            return Err(Malformed::Value(GET_CREDS));
+        }
         Ok(filter)
     }
 
