@@ -165,7 +165,7 @@ fn groupcomm() -> (JoinRequest, GroupKeys) {
         path: vec![[6; 16]; 4].into(),
         controller: Some(vec![7; 91]),
         signature: None,
-        creds: Vec::new(),
+        creds: None,
     };
     (join, keys)
 }

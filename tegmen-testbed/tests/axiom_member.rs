@@ -56,7 +56,7 @@ fn keys(provisioning: &Provisioning<'_>, epoch: u16, secret: u8) -> GroupKeys {
         path: admission.path.to_vec().into(),
         controller: None,
         signature: None,
-        creds: Vec::new(),
+        creds: None,
     }
 }
 

@@ -110,7 +110,7 @@ impl Controller<'_> {
             path: admission.path.to_vec().into(),
             controller: Some(self.public_key.clone()),
             signature: None,
-            creds: Vec::new(),
+            creds: None,
         };
         Ok(keys.encode().to_vec())
     }

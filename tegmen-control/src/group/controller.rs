@@ -630,7 +630,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             path,
             controller: self.signer.as_ref().map(|signer| signer.public_key().to_vec()),
             signature: group.config.signature,
-            creds: Vec::new(),
+            creds: None,
         })
     }
 

@@ -153,7 +153,7 @@ pub(super) fn keys<C: Crypto>(
         sender_id: None,
         number: epoch,
         expires: NEVER,
-        creds: Vec::new(),
+        creds: None,
         kdc: None,
     })
 }

@@ -360,8 +360,8 @@ impl<S: Store> GroupServer<S> {
         let controller = &self.controller;
         controller.first_sent(group, epoch).await;
         let mut keys = controller.admitted(group, who, epoch).await?;
-        if let Some(filter) = creds.filter(|_| keys.signature.is_some()) {
-            keys.creds = controller.creds(group, who, &filter).await?.creds;
+        if let Some(filter) = creds {
+            keys.creds = Some(controller.creds(group, who, &filter).await?.creds);
         }
         Ok(joined(code, (group, keys.leaf), &keys.encode()))
     }
@@ -409,7 +409,7 @@ impl<S: Store> GroupServer<S> {
         let controller = &self.controller;
         let (mut keys, leaf) = controller.oscore_admitted(group, who, epoch).await?;
         if let Some(filter) = creds {
-            keys.creds = controller.oscore_creds(group, who, &filter).await?.creds;
+            keys.creds = Some(controller.oscore_creds(group, who, &filter).await?.creds);
         }
         keys.kdc = Some(controller.manager_cred(group, who).await?);
         Ok(joined(code, (group, leaf), &keys.encode()))

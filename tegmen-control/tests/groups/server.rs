@@ -161,6 +161,18 @@ pub(crate) fn admitted(response: &Response) -> (GroupKeys, String) {
     (GroupKeys::parse(&response.payload).unwrap(), path)
 }
 
+/// Returns the labels of the parameters in the payload of a message of RFC 9594.
+pub(crate) fn labels(payload: &[u8]) -> Vec<i64> {
+    let mut decoder = minicbor::Decoder::new(payload);
+    let count = decoder.map().unwrap().unwrap();
+    let label = |_| {
+        let label = decoder.i64().unwrap();
+        decoder.skip().unwrap();
+        label
+    };
+    (0..count).map(label).collect()
+}
+
 /// Makes a member from its parameters. The member can send and receive at once. Returns the keys of the member, and the
 /// member.
 fn member(crypto: &mut HostCrypto, keys: &GroupKeys) -> (KeyPath<8>, Member<4, 4>) {

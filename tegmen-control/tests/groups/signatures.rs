@@ -1,7 +1,7 @@
 //! Tests of groups whose records have signatures. Members prove that they have a private key, and get the public keys
 //! of the other members.
 
-use super::server::{World, admitted, join, post};
+use super::server::{World, admitted, join, labels, post};
 use super::world::{config, member};
 use tegmen::coap::Code;
 use tegmen::crypto::SignatureScheme;
@@ -71,7 +71,7 @@ async fn a_device_joins_only_with_a_key_that_it_has() {
         assert_eq!((report.epoch, report.size), (1, 0));
 
         let (keys, _) = admitted(&post(&hall, LAMPS, &proof).await);
-        assert_eq!((keys.signature, keys.creds.len()), (Some(scheme), 0), "it is alone");
+        assert_eq!((keys.signature, keys.creds.as_deref()), (Some(scheme), Some([].as_slice())), "it is alone");
         let report = world.controller.show("lamps").await.unwrap();
         let row = report.members[0].1.public_key.clone().unwrap();
         assert_eq!(tegmen_base::hex::from_hex(&row).unwrap(), key.public_key());
@@ -92,7 +92,7 @@ async fn members_get_the_public_keys_of_the_others() {
         let request = join(at as u8 + 1, sends);
         let asked = challenge(&session, &request).await;
         let (admitted, path) = admitted(&post(&session, LAMPS, &proving(&request, &asked, &keys[at])).await);
-        let got: Vec<_> = admitted.creds.iter().map(|cred| cred.public_key.clone()).collect();
+        let got: Vec<_> = admitted.creds.iter().flatten().map(|cred| cred.public_key.clone()).collect();
         let mut before: Vec<_> = keys[..at].iter().map(|key| key.public_key().to_vec()).collect();
         before.sort_by_key(|key| got.iter().position(|other| other == key));
         assert_eq!(got, before);
@@ -132,6 +132,23 @@ async fn members_get_the_public_keys_of_the_others() {
     let refused = fetch(hall, &CredsFilter::default()).await;
     assert_eq!((refused.code, refused.payload), (Code::FORBIDDEN, GroupcommError::NotAMember.encode()));
     assert_eq!(fetch(&world.device("oven").await, &CredsFilter::default()).await.code, Code::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn a_response_to_a_join_has_creds_if_the_request_has_get_creds() {
+    const OF_CREDS: [i64; 3] = [13, 14, 15];
+    let scheme = SignatureScheme::ED25519;
+    let world = World::new("get-creds", signed(scheme), false).await;
+    for (device, host, asks) in [("hall", 2, true), ("porch", 3, false), ("hall", 2, true)] {
+        let session = world.device(device).await;
+        let request = join(host, false);
+        let asked = challenge(&session, &request).await;
+        let request = proving(&request, &asked, &SoftwareKey::draw(scheme).unwrap().0);
+        let request = JoinRequest { creds: request.creds.filter(|_| asks), ..request };
+        let labels = labels(&post(&session, LAMPS, &request).await.payload);
+        let found: Vec<i64> = labels.into_iter().filter(|label| OF_CREDS.contains(label)).collect();
+        assert_eq!(found, if asks { OF_CREDS.as_slice() } else { &[] }, "{device}");
+    }
 }
 
 #[tokio::test]

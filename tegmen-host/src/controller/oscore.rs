@@ -162,7 +162,7 @@ impl Controller {
             }
             let creds = OscoreCreds::parse(&creds.payload).map_err(ControllerError::Response)?;
             if creds.number == keys.number {
-                keys.creds = creds.creds;
+                keys.creds = Some(creds.creds);
                 return Ok(keys);
             }
         }

@@ -268,8 +268,8 @@ pub struct GroupKeys {
     pub controller: Option<Vec<u8>>,
     /// The scheme of the signatures of records, in a group with signatures.
     pub signature: Option<SignatureScheme>,
-    /// Public keys of other members.
-    pub creds: Vec<Cred>,
+    /// Public keys of other members; `None` if the member has not asked for public keys.
+    pub creds: Option<Vec<Cred>>,
 }
 
 impl GroupKeys {
@@ -307,8 +307,8 @@ impl GroupKeys {
         map.entry(REKEYING_SCHEME, |encoder| integer(encoder, AXIOM));
         let management = self.management();
         map.entry(MGT_KEY_MATERIAL, |encoder| bytes(encoder, &management));
-        if !self.creds.is_empty() {
-            Cred::write_all(&self.creds, &mut map);
+        if let Some(creds) = &self.creds {
+            Cred::write_all(creds, &mut map);
         }
         map.finish()
     }
@@ -358,7 +358,7 @@ impl GroupKeys {
             missing.retain(|one| *one != label);
             Ok(true)
         })?;
-        keys.creds = creds.finish()?;
+        keys.creds = creds.finish_if_any()?;
         match missing.first() {
             _ if !of_axiom => Err(Malformed::Value(GKTY)),
             Some(label) => Err(Malformed::Missing(*label)),
@@ -385,7 +385,7 @@ impl GroupKeys {
             path: Zeroizing::default(),
             controller: None,
             signature: None,
-            creds: Vec::new(),
+            creds: None,
         }
     }
 

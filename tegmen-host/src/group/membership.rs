@@ -451,7 +451,7 @@ impl Membership {
     pub(crate) fn take_creds(&self, creds: Creds) -> Result<(), MembershipError> {
         let mut state = self.lock();
         state.creds_of = creds.epoch;
-        state.keys.creds = creds.creds;
+        state.keys.creds = Some(creds.creds);
         let State { groups, keys, .. } = &mut *state;
         if let Some(member) = groups.member(&self.0.group) {
             member.signatures().know(keys);

@@ -67,7 +67,7 @@ impl InUse {
         let public_key = self.key.public_key().to_vec();
         let own = Cred { sender_id: keys.sender_id, address: keys.own_address, public_key };
         // No other member has the SenderID or the address of this one.
-        for Cred { sender_id, address, public_key } in keys.creds.iter().chain([&own]) {
+        for Cred { sender_id, address, public_key } in keys.creds.iter().flatten().chain([&own]) {
             if let Some(id) = sender_id {
                 self.senders.insert(*id, public_key.clone());
             }

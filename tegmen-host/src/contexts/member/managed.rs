@@ -99,7 +99,7 @@ impl ManagedKeys<'_> {
         if let Some(allow) = allow {
             text.push_str(&format!("allow = {}\n", rules(allow)));
         }
-        for cred in &keys.creds {
+        for cred in keys.creds.iter().flatten() {
             let id = to_hex(&cred.id);
             let other = subject_of(&cred.credential).unwrap_or_else(|| format!("member-{id}"));
             let credential = to_hex(&cred.credential);

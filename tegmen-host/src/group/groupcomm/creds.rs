@@ -92,7 +92,7 @@ pub(super) fn each<T>(
 /// The public keys of members from a map that is being read.
 #[derive(Default)]
 pub(super) struct ReadCreds {
-    public_keys: Vec<Vec<u8>>,
+    public_keys: Option<Vec<Vec<u8>>>,
     identifiers: Vec<Vec<u8>>,
 }
 
@@ -100,7 +100,7 @@ impl ReadCreds {
     /// Reads the value of a label. Returns false if the label does not belong to public keys of members.
     pub(super) fn take(&mut self, label: i64, decoder: &mut Decoder<'_>) -> Result<bool, Malformed> {
         let into = match label {
-            CREDS => &mut self.public_keys,
+            CREDS => self.public_keys.get_or_insert_default(),
             PEER_IDENTIFIERS => &mut self.identifiers,
             _ => return Ok(false),
         };
@@ -111,12 +111,19 @@ impl ReadCreds {
         Ok(true)
     }
 
+    /// Returns the public keys as [`Self::finish`] does; `None` if the map has no parameter `creds`.
+    pub(super) fn finish_if_any(self) -> Result<Option<Vec<Cred>>, Malformed> {
+        let has_creds = self.public_keys.is_some();
+        self.finish().map(|creds| has_creds.then_some(creds))
+    }
+
     /// Returns the public keys, each with the address and the SenderID of its member.
-    pub(super) fn finish(self) -> Result<Vec<Cred>, Malformed> {
-        if self.public_keys.len() != self.identifiers.len() {
+    fn finish(self) -> Result<Vec<Cred>, Malformed> {
+        let public_keys = self.public_keys.unwrap_or_default();
+        if public_keys.len() != self.identifiers.len() {
             return Err(Malformed::Value(PEER_IDENTIFIERS));
         }
-        let pairs = self.identifiers.into_iter().zip(self.public_keys);
+        let pairs = self.identifiers.into_iter().zip(public_keys);
         let creds = pairs.map(|(identifier, public_key)| {
             let (address, rest) = identifier.split_first_chunk().ok_or(Malformed::Value(PEER_IDENTIFIERS))?;
             let sender_id = match rest {

@@ -43,7 +43,7 @@ fn keys(epoch: u16) -> GroupKeys {
         path: Zeroizing::new(vec![[3; 16], [4; 16]]),
         controller: None,
         signature: None,
-        creds: Vec::new(),
+        creds: None,
     }
 }
 

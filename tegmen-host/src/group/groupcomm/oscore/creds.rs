@@ -49,7 +49,7 @@ pub fn subject_of(credential: &[u8]) -> Option<String> {
 /// The credentials of members from a map that is being read.
 #[derive(Default)]
 pub(super) struct ReadOscoreCreds {
-    credentials: Vec<Vec<u8>>,
+    credentials: Option<Vec<Vec<u8>>>,
     roles: Vec<Roles>,
     ids: Vec<Vec<u8>>,
 }
@@ -58,10 +58,13 @@ impl ReadOscoreCreds {
     /// Reads the value of a label. Returns false if the label does not belong to credentials of members.
     pub(super) fn take(&mut self, label: i64, decoder: &mut Decoder<'_>) -> Result<bool, Malformed> {
         match label {
-            CREDS => read_array(decoder, |decoder| {
-                self.credentials.push(decoder.bytes()?.to_vec());
-                Ok(())
-            })?,
+            CREDS => {
+                let credentials = self.credentials.get_or_insert_default();
+                read_array(decoder, |decoder| {
+                    credentials.push(decoder.bytes()?.to_vec());
+                    Ok(())
+                })?;
+            }
             PEER_IDENTIFIERS => read_array(decoder, |decoder| {
                 self.ids.push(decoder.bytes()?.to_vec());
                 Ok(())
@@ -75,9 +78,16 @@ impl ReadOscoreCreds {
         Ok(true)
     }
 
+    /// Returns the credentials as [`Self::finish`] does; `None` if the map has no parameter `creds`.
+    pub(super) fn finish_if_any(self) -> Result<Option<Vec<OscoreCred>>, Malformed> {
+        let has_creds = self.credentials.is_some();
+        self.finish().map(|creds| has_creds.then_some(creds))
+    }
+
     /// Returns the credentials, each with the Sender ID and the roles of its member.
-    pub(super) fn finish(self) -> Result<Vec<OscoreCred>, Malformed> {
+    fn finish(self) -> Result<Vec<OscoreCred>, Malformed> {
         let Self { credentials, roles, ids } = self;
+        let credentials = credentials.unwrap_or_default();
         if credentials.len() != ids.len() || credentials.len() != roles.len() {
             return Err(Malformed::Value(PEER_IDENTIFIERS));
         }

@@ -65,8 +65,8 @@ pub struct OscoreKeys {
     pub number: u16,
     /// The time after which the keying material must not be used, in seconds since 1970.
     pub expires: u64,
-    /// Credentials of other members.
-    pub creds: Vec<OscoreCred>,
+    /// Credentials of other members; `None` if the member has not asked for credentials.
+    pub creds: Option<Vec<OscoreCred>>,
     /// The credential of the Group Manager, in the response to a join request.
     pub kdc: Option<KdcCred>,
 }
@@ -124,8 +124,8 @@ impl OscoreKeys {
         map.entry(NUM, |encoder| number(encoder, self.number.into()));
         map.entry(PROFILE, |encoder| integer(encoder, GROUP_OSCORE));
         map.entry(EXP, |encoder| number(encoder, self.expires));
-        if !self.creds.is_empty() {
-            OscoreCred::write_all(&self.creds, &mut map);
+        if let Some(creds) = &self.creds {
+            OscoreCred::write_all(creds, &mut map);
         }
         if let Some(kdc) = &self.kdc {
             kdc.write(&mut map);
@@ -204,7 +204,7 @@ impl OscoreKeys {
             sender_id: key.sender_id,
             number: version.ok_or(Malformed::Missing(NUM))?,
             expires: expires.ok_or(Malformed::Missing(EXP))?,
-            creds: creds.finish()?,
+            creds: creds.finish_if_any()?,
             kdc,
         })
     }

@@ -69,7 +69,7 @@ fn keys_are_read_as_they_are_written() {
             sender_id: Some(vec![3]),
             number: 4,
             expires: 5,
-            creds: vec![cred.clone()],
+            creds: Some(vec![cred.clone()]),
             kdc: Some(kdc.clone()),
         };
         let read = OscoreKeys::parse(&keys.encode()).unwrap();
@@ -78,7 +78,8 @@ fn keys_are_read_as_they_are_written() {
             (&vec![7; 8], &vec![8; 16].into(), &vec![9; 8])
         );
         assert_eq!((read.aead, read.curve, read.sender_id), (aead, Curve::P256, Some(vec![3])));
-        assert_eq!((read.number, read.expires, read.creds, read.kdc), (4, 5, vec![cred.clone()], Some(kdc.clone())));
+        let creds = Some(vec![cred.clone()]);
+        assert_eq!((read.number, read.expires, read.creds, read.kdc), (4, 5, creds, Some(kdc.clone())));
     }
 }
 
