@@ -544,7 +544,7 @@ impl<S: Store> GroupServer<S> {
             return Ok(Reply::new(Code::FORBIDDEN));
         }
         if keys.sender_id.is_none() {
-            return Ok(explained(Code::FORBIDDEN, GroupcommError::OtherRoles));
+            return Ok(explained(Code::BAD_REQUEST, GroupcommError::OtherRoles));
         }
         if let Err(wait) = self.joins.take(group, who, Instant::now()) {
             return Ok(Reply::new(Code::TOO_MANY_REQUESTS).max_age(wait.saturating_add(Duration::from_secs(1))));
@@ -568,7 +568,7 @@ impl<S: Store> GroupServer<S> {
         (self.events)(Event::Refused { who: Some(who), message });
         match error {
             GroupError::NoMember { .. } if may_join => explained(Code::FORBIDDEN, GroupcommError::NotAMember),
-            GroupError::NoSenderId(_) | GroupError::Refused(Refused::Full) => {
+            GroupError::NoSenderId(_) | GroupError::Refused(Refused::Full | Refused::LastEpoch) => {
                 let reply = explained(Code::SERVICE_UNAVAILABLE, GroupcommError::NoNodeIdentifier);
                 reply.max_age(RETRY_AFTER).because(error.to_string())
             }

@@ -1,7 +1,7 @@
 //! Tests of the Group Manager of Group OSCORE groups: Sender IDs and Group Identifiers that are never repeated, joins
 //! over real sockets, and attacks.
 
-use super::server::{SHARED_KEY, World};
+use super::server::{SHARED_KEY, World, labels};
 use super::world::{Devices, LAMPS, Scene, config, member, wait};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,6 +18,7 @@ use tegmen_host::group::groupcomm::oscore::{
     OscoreChallenge, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession, Roles,
 };
 use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GroupcommError};
+use tegmen_host::problem;
 use tegmen_store::{Database, backup};
 use tegmen_trust::provider::HostCrypto;
 
@@ -357,6 +358,56 @@ async fn the_resources_of_a_member_have_its_keys_and_no_others() {
     assert_eq!((renewed.code, renewed.payload), (Code::CHANGED, vec![0xa1, 0x15, 0x41, 2]));
     let stale = hall.request(Code::FETCH, "/ace-group/lamps/stale-sids").payload(&[3]).content_format(GROUPCOMM_CBOR);
     assert_eq!(stale.await.unwrap().payload, [0x81, 0x41, 0]);
+}
+
+#[tokio::test]
+async fn responses_of_a_group_manager_have_the_parameters_of_rfc_9594() {
+    const EXP: i64 = 11;
+    const EXI: i64 = 12;
+    let world = World::new("oscore-parameters", oscore(SignatureScheme::ED25519), false).await;
+    let (hall, switch) = (world.device("hall").await, world.device("switch").await);
+    let explained = |response: Response| (response.code, response.content_format(), response.payload);
+    let because = |code, error: GroupcommError| (code, Some(problem::CONTENT_FORMAT.into()), error.encode());
+    let no_member = [hall.get("/ace-group/lamps").await, hall.delete("/ace-group/lamps/nodes/8").await];
+    for refused in no_member {
+        assert_eq!(explained(refused.unwrap()), because(Code::FORBIDDEN, GroupcommError::NotAMember));
+    }
+    world.joined("hall", LAMP).await;
+    let own = format!("/ace-group/lamps/nodes/{}", world.controller.node("lamps", "hall").await.unwrap());
+    for path in ["/ace-group/lamps", own.as_str()] {
+        let labels = labels(&hall.get(path).await.unwrap().payload);
+        assert!(labels.contains(&EXP) && labels.contains(&EXI), "{path}: {labels:?}");
+    }
+    for path in ["", "/num", "/creds", "/kdc-cred"] {
+        let response = hall.get(&format!("/ace-group/lamps{path}")).await.unwrap();
+        assert_eq!((response.code, response.content_format()), (Code::CONTENT, Some(GROUPCOMM_CBOR.into())), "{path}");
+    }
+    let fetch = async |payload: &[u8]| {
+        let request = hall.request(Code::FETCH, "/ace-group/lamps/creds").payload(payload);
+        let response = request.content_format(GROUPCOMM_CBOR).await.unwrap();
+        (response.code, response.content_format())
+    };
+    assert_eq!(fetch(&OscoreFilter::default().encode()).await, (Code::CONTENT, Some(GROUPCOMM_CBOR.into())));
+    let empty = [0xa1, 4, 0x83, 0xf5, 0x80, 0x80];
+    assert_eq!(fetch(&empty).await, (Code::BAD_REQUEST, None), "a filter without roles and members");
+
+    // A monitor needs no Sender ID. It is the second member, and selects roles that nobody has.
+    let filter = OscoreFilter { roles: vec![SWITCH], ..OscoreFilter::default() };
+    for (creds, expected) in [(Some(filter), [13, 14, 15].as_slice()), (None, &[])] {
+        let joined = post(&switch, &OscoreJoinRequest { creds, ..request(MONITOR) }).await;
+        let labels = labels(&joined.payload);
+        let found: Vec<i64> = labels.iter().copied().filter(|label| (13..=15).contains(label)).collect();
+        assert_eq!(found, expected, "{:?}", joined.code);
+        assert!(labels.contains(&EXP) && labels.contains(&EXI), "{labels:?}");
+    }
+    let node = format!("/ace-group/lamps/nodes/{}", world.controller.node("lamps", "switch").await.unwrap());
+    let refused = switch.post(&node, b"").await.unwrap();
+    assert_eq!(explained(refused), because(Code::BAD_REQUEST, GroupcommError::OtherRoles));
+
+    // No epoch is left for another Sender ID.
+    while world.controller.rekey("lamps").await.is_ok() {}
+    let refused = hall.post(&own, b"").await.unwrap();
+    assert_eq!(explained(refused), because(Code::SERVICE_UNAVAILABLE, GroupcommError::NoNodeIdentifier));
 }
 
 #[tokio::test]

@@ -74,7 +74,7 @@ pub enum GroupcommError {
     OtherCredential = 2,
     /// The device did not prove that it has the private key.
     NoPossession = 3,
-    /// No SenderID is free, or no leaf of the key tree is free.
+    /// No SenderID is free, no leaf of the key tree is free, or no epoch is left.
     NoNodeIdentifier = 4,
 }
 

@@ -10,9 +10,12 @@ use minicbor::Decoder;
 use tegmen::crypto::{Curve, GroupCrypto as _, Unsupported};
 use tegmen::oscore::Aead;
 use tegmen::secret::Secret;
+use tegmen_store::clock::now;
 use zeroize::Zeroizing;
 
 const EXP: i64 = 11;
+/// The label of the number of seconds from the response to the time in [`EXP`].
+const EXI: i64 = 12;
 const KDC_CRED: i64 = 17;
 const KDC_NONCE: i64 = 18;
 const KDC_CRED_VERIFY: i64 = 19;
@@ -124,6 +127,7 @@ impl OscoreKeys {
         map.entry(NUM, |encoder| number(encoder, self.number.into()));
         map.entry(PROFILE, |encoder| integer(encoder, GROUP_OSCORE));
         map.entry(EXP, |encoder| number(encoder, self.expires));
+        map.entry(EXI, |encoder| number(encoder, self.expires.saturating_sub(now())));
         if let Some(creds) = &self.creds {
             OscoreCred::write_all(creds, &mut map);
         }
