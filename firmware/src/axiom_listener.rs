@@ -123,7 +123,7 @@ impl<F: Flash, R: Responses> Listener<F, R> {
         let (content, unverified) = match opened {
             Opened::Fresh(content) => (content, None),
             Opened::Unverified(content, unverified) => (content, Some(unverified)),
-            // Only the controller can end a clash, and it receives the records of the same two members.
+            // Only the controller can end a clash. It receives no records of the group, and this image reports none.
             Opened::Clash => return None,
         };
         let message = MessageRef::parse(content).ok()?;
