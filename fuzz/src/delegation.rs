@@ -113,8 +113,8 @@ struct Script {
     crypto: Compact,
     now: Instant,
     /// The keying material of the newest session between the server and the device under test. `None` if there is no
-    /// session, or if an epoch began in it. The next field, `sessions`, is the number of the sessions that the server
-    /// has opened so far.
+    /// session, or if an epoch began in the newest session. The next field, `sessions`, is the number of the sessions
+    /// that the server has opened so far.
     exported: Option<[u8; 32]>,
     sessions: u32,
     tickets: Vec<Sealed>,

@@ -155,7 +155,7 @@ pub fn formats(data: &[u8]) {
     for number in [u32::from(format), 40, 50, 60, 110, 112, 257] {
         let _ = tegmen_host::formats::show(Some(number), bytes);
     }
-    // A record whose value has an unknown label is read, but cannot be written.
+    // The readers accept a record whose value has an unknown label. The writers refuse such a record.
     if let Ok(pack) = tegmen_host::senml::from_json(bytes)
         && let Ok(written) = tegmen_host::senml::to_json(&pack)
     {

@@ -141,7 +141,7 @@ fn server_of_another_name(scene: &Scene) -> Check {
     holds(&start_ask(scene, &words, None)?.failure()?, &["not trusted", "not for other.example"])
 }
 
-/// Checks a renegotiation. If a HelloRequest arrives in a session, `tegmen` answers with the warning no_renegotiation.
+/// Checks that `tegmen` answers a HelloRequest in a session with the warning no_renegotiation.
 fn server_renegotiates(scene: &Scene) -> Check {
     certificates(scene, false)?;
     let mut server = server(scene, ECDSA_GCM, &["-state"])?;

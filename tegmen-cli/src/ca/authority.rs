@@ -242,8 +242,8 @@ impl Authority {
         Ok(revoked.map(|issued| issued.not_after).collect())
     }
 
-    /// Removes expired login certificates from the index in memory, except revoked ones, which [`Self::write_crl`]
-    /// removes. The file of the index changes when the next certificate is issued or revoked.
+    /// Removes the expired login certificates that are not revoked from the index in memory. [`Self::write_crl`]
+    /// removes the revoked certificates. The file of the index changes when the next certificate is issued or revoked.
     pub(crate) fn forget_ended_logins(&mut self, now: SystemTime) {
         let now = seconds(now);
         self.index
@@ -251,8 +251,8 @@ impl Authority {
             .retain(|issued| issued.login.is_none() || issued.revoked.is_some() || now <= issued.not_after);
     }
 
-    /// Writes all revoked certificates to `crl.pem`. Then removes the revoked login certificates that expired before
-    /// the thisUpdate of this list from the index (RFC 5280, section 3.3). Returns the time at which the list expires.
+    /// Writes all revoked certificates to `crl.pem`. Then removes from the index the revoked login certificates that
+    /// expired before the thisUpdate of this list (RFC 5280, section 3.3). Returns the time at which the list expires.
     pub(crate) fn write_crl(&mut self, now: SystemTime, valid: Duration) -> Result<SystemTime, Failure> {
         let next_update = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds(now + valid));
         self.index.crl_number += 1;
@@ -358,11 +358,11 @@ pub(crate) fn request<S: Signer>(name: &str, key: &CertificateKey<S>) -> Result<
     params.serialize_request(key).and_then(|request| request.pem()).map_err(Failure::new)
 }
 
-/// Returns true if the name has the syntax of a host name, also if its first label is a wildcard (RFC 5280, section
-/// 4.2.1.6; RFC 9525, section 6.3).
+/// Returns true if the name has the syntax of a host name. The first label of the name may be a wildcard (RFC 5280,
+/// section 4.2.1.6; RFC 9525, section 6.3).
 fn is_dns_name(name: &str) -> bool {
     let host = name.strip_prefix("*.").unwrap_or(name);
-    // The type also accepts underscores, and a dot at the end.
+    // `DnsName` also accepts underscores, and a dot at the end.
     name.len() <= 253 && DnsName::try_from(host).is_ok() && !host.contains('_') && !host.ends_with('.')
 }
 

@@ -54,7 +54,7 @@ fn a_revoked_certificate_is_on_one_crl_after_its_expiry() {
     let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
     let serial = Authority::open(&dir).unwrap().issued()[0].serial.clone();
     let serial = tegmen_host::hex::from_hex(&serial).unwrap();
-    // Each CRL is the work of another process.
+    // The CA is opened again for each CRL, as if another process wrote the CRL.
     let is_listed = |now| {
         let mut authority = Authority::open(&dir).unwrap();
         authority.forget_ended_logins(now);
@@ -62,7 +62,8 @@ fn a_revoked_certificate_is_on_one_crl_after_its_expiry() {
         let crl = CertificateRevocationListDer::from_pem_file(dir.join("crl.pem")).unwrap();
         crl.windows(serial.len()).any(|bytes| bytes == serial)
     };
-    // The CA dates each CRL one hour back, and so the CRL of the third time is from before the expiry.
+    // The thisUpdate of each CRL is one hour before the given time. So the thisUpdate of the third CRL is before the
+    // expiry.
     let times = [end - 1800, end + 1, end + 3599, end + 3601, end + 3602];
     assert_eq!(times.map(|now| is_listed(at(now))), [true, true, true, true, false]);
     assert_eq!(Authority::open(&dir).unwrap().issued().len(), 0);
