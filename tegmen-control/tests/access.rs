@@ -81,7 +81,7 @@ async fn a_revoked_token_is_pushed_to_the_devices_that_it_concerns() {
     assert_eq!(hashes(&pushed.payload), vec![token_hash::<HostCrypto>(&token)]);
 }
 
-/// Section 6.3 of RFC 9770.
+/// Tests section 6.3 of RFC 9770.
 #[tokio::test]
 async fn an_error_of_the_revocation_list_has_a_cursor_only_if_the_value_of_cursor_is_invalid() {
     let dir = Dir::new("access-cursor");
@@ -136,7 +136,7 @@ async fn a_request_in_clear_gets_no_key() {
     let refused = introspect(&plain.await.expect("a session"), identity).await;
     assert!(matches!(refused, Err(NotGranted::NotADevice)), "{refused:?}");
     assert!(service.state().view().sessions(|_, _| true).is_empty());
-    // A device gets the key for the same request.
+    // With the same request, a device gets the key.
     let granted = introspect(&connect(&server, "display").await, identity).await.expect("a key");
     let protokey = Protokey::new(&KEY).expect("a protokey");
     assert_eq!(*granted.key, *protokey.session_key::<HostCrypto>(Mode::Bound, identity, "display").expose());

@@ -19,7 +19,8 @@ pub struct Resources<'d, M, const REFUSED: usize, const SESSIONS: usize, const H
     /// The device whose state the resources read and change.
     pub device: &'d RefCell<Device<M, REFUSED, SESSIONS, HANDLE>>,
     /// The keying material that the session with the delegation server exports under the label
-    /// [`EXPORTER`](crate::EXPORTER). `None` if there was no such session yet, or if an epoch began in the last one.
+    /// [`EXPORTER`](crate::EXPORTER). `None` if there was no such session yet, or if an epoch began in the last
+    /// session.
     pub exported: Option<Secret<PSK_LEN>>,
     /// The present time. The owner of this value sets it before each call.
     pub now: Instant,

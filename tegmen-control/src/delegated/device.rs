@@ -250,7 +250,7 @@ impl DelegatedDevice {
             let state = &mut *self.state();
             let State { device, server, .. } = state;
             let exported = server.as_ref().and_then(|(_, exported)| exported.as_ref());
-            // A move would leave the bytes in the field.
+            // A move would leave a copy of the bytes in the field.
             let exported = exported.map(|exported| Exported::new(*exported.expose()));
             let mut resources = Resources { device, exported, now: clock::now(), due: None };
             let answered = resources.answer::<HostCrypto>(resource, request.message(), response);

@@ -92,7 +92,7 @@ pub(super) struct Conversation {
     address: SocketAddr,
     /// True if the device has received the time in this session.
     has_time: bool,
-    /// True if an epoch began in this session. Each ticket key comes from a handshake of its own, so the next epoch
+    /// True if an epoch began in this session. Each ticket key comes from a separate handshake, so the next epoch
     /// begins in another session.
     has_begun: bool,
 }
@@ -219,8 +219,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Begins the next epoch if an epoch is due. Opens another session for it if an epoch already began in the present
-    /// session. If no epoch is due, sends the time to the device, but only once in a session.
+    /// Begins the next epoch if an epoch is due. If an epoch already began in the present session, opens another
+    /// session for the next epoch. If no epoch is due, sends the time to the device, but only once in a session.
     async fn bring_epoch(&self, conversation: &mut Conversation, pace: &Pace) -> Result<(), Failed> {
         let name = conversation.device.name.clone();
         let present = {

@@ -25,12 +25,12 @@ pub struct Reachable {
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Replaces the keys of devices after an intruder had access to the server. Each device gets another [device
     /// key](Self::imprint_again). The server then deletes all keys of the device's epochs, and accepts no earlier
-    /// ticket of the device. It revokes the connections that devices other than those in `names` have with the devices
-    /// in `names`. Returns, for each device, the connections that the intruder could use.
+    /// ticket of the device. The server also revokes the connections that other devices have with the devices in
+    /// `names`. Returns, for each device, the connections that the intruder could use.
     ///
     /// # Errors
-    /// The errors of [`Self::imprint_again`] and [`Self::connections`]. Some of the devices may then have new keys. These
-    /// keys are lost, because the call does not return them. So the call must be repeated.
+    /// The errors of [`Self::imprint_again`] and [`Self::connections`]. After an error, some of the devices may have
+    /// new keys. These keys are lost, because the call does not return them. So the caller must repeat the call.
     pub async fn server_compromised(&self, names: &[&str], by: &str) -> Result<Vec<Reachable>, DelegationError> {
         let devices = names.iter().map(|name| self.known(name)).collect::<Result<Vec<_>, _>>()?;
         self.audit.is_writable()?;

@@ -45,13 +45,13 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 
     /// Gives a device another device key, and returns the key as [`Self::imprint`] does. For the server, all
-    /// connections of the device end at once. For the device, they end when the device gets the new key. The connections
-    /// that other devices have with this device as their peer are [revoked](Self::revoke).
+    /// connections of the device end at once. For the device, they end when the device gets the new key. The call also
+    /// [revokes](Self::revoke) the connections that other devices have with this device as their peer.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::Audit`], [`DelegationError::Changed`],
-    /// [`DelegationError::Fault`] or [`DelegationError::Store`]. The device may then have another key, which is lost,
-    /// and other devices may still accept the sessions of the device. So the call must be repeated.
+    /// [`DelegationError::Fault`] or [`DelegationError::Store`]. After an error, the device may have another key, which
+    /// is lost. Other devices may then still accept the sessions of the device. So the caller must repeat the call.
     pub async fn imprint_again(&self, name: &str, by: &str) -> Result<Secret<PSK_LEN>, DelegationError> {
         let device = self.known(name)?;
         self.audit.is_writable()?;
@@ -61,8 +61,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(key)
     }
 
-    /// Gives a device another device key, and returns the key. From now on, the device can have no new connection with
-    /// another device under its old key. The caller must then revoke the connections that exist.
+    /// Gives a device another device key, and returns the key. With its old key, the device then gets no new connection
+    /// with another device. The caller must revoke the existing connections.
     pub(super) async fn change_key(&self, device: &Arc<Device>) -> Result<Secret<PSK_LEN>, DelegationError> {
         let (key, kept) = self.draw_key();
         self.change(device, |known| {

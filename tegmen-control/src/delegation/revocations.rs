@@ -64,12 +64,12 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 
     /// Revokes the connections of peers at all devices, as [`Self::revoke`] does. `peers` are the names that the peers
-    /// have proved. Returns the revoked connections, each with the name of its device. Connections that have expired or
-    /// were revoked earlier are not among them.
+    /// have proved. Returns the revoked connections, each with the name of its device. The result does not contain
+    /// connections that have expired or were revoked earlier.
     ///
     /// # Errors
-    /// [`DelegationError::Fault`], and the errors of [`Self::revoke`]. Some of the connections may then be revoked, so
-    /// the call must be repeated.
+    /// [`DelegationError::Fault`], and the errors of [`Self::revoke`]. After an error, some of the connections may be
+    /// revoked, so the caller must repeat the call.
     pub async fn revoke_peers(&self, peers: &[&str], by: &str) -> Result<Vec<(String, ConnectionId)>, DelegationError> {
         // Rows that wait belong to connections that are valid already.
         self.write_made().await?;
@@ -83,7 +83,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             for DelegatedConnection { id, .. } in connections {
                 match self.revoke(&device.name, id, by).await {
                     Ok(_) => revoked.push((device.name.clone(), id)),
-                    // It ended meanwhile.
+                    // The connection has ended in the meantime.
                     Err(DelegationError::NoConnection { .. }) => {}
                     Err(error) => return Err(error),
                 }

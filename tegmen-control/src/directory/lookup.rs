@@ -72,7 +72,7 @@ impl Criterion<'_> {
         if self.is_prefix { value.starts_with(self.value) } else { value == self.value }
     }
 
-    /// Returns true if one value of a list fits. Spaces separate the values.
+    /// Returns true if at least one value of a list fits. Spaces separate the values of the list.
     fn fits_one_of(&self, values: &str) -> bool {
         values.split(' ').any(|one| self.fits(one))
     }

@@ -1,4 +1,4 @@
-//! Tests of a device on a host: its answers to its delegation server and to other peers.
+//! Tests of a device on a host: the answers of the device to its delegation server and to other peers.
 
 use crate::world::{LAMP, Scene, TIME};
 use std::net::SocketAddr;
@@ -13,14 +13,15 @@ use tegmen_host::server::{Listen, Router, Server, ServerConfig};
 use tegmen_host::uri::Scheme;
 use tegmen_trust::provider::HostCrypto;
 
-/// The key of a client that the credentials of the device allow every request.
+/// The key of a client. The credentials of the device allow every request of this client.
 const CLIENT_KEY: &[u8] = b"0123456789abcdef";
 
 fn key() -> DeviceKey {
     DeviceKey(Secret::new([7; 32]))
 }
 
-/// Starts a device, and the DTLS server that is its endpoint. The state of the device is a file in `scene`.
+/// Starts a device, and the DTLS server that is the endpoint of the device. The state of the device is a file in
+/// `scene`.
 fn start(scene: &Scene) -> (Server, SocketAddr, DelegatedDevice) {
     let settings = DeviceSettings {
         name: LAMP.to_owned(),
@@ -67,7 +68,8 @@ async fn send(session: &Session, request: &Request<'_>) -> Code {
     }
 }
 
-/// Returns the epoch after `before` with the keying material of a session, and the request to begin this epoch.
+/// Returns the request to begin the epoch after `before`, and this epoch. The epoch has the keying material of the
+/// session.
 fn to_begin(before: &Epoch, session: &Session) -> (Request<'static>, Epoch) {
     let next = before.next::<HostCrypto>(&session.exported().unwrap()).unwrap();
     let time = u32::try_from(TIME).unwrap();

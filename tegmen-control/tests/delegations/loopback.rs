@@ -93,7 +93,7 @@ pub(crate) struct Seen {
     pub(crate) opens: Vec<Go>,
     /// The connections whose sessions were established.
     pub(crate) established: Vec<Connection>,
-    /// The number of sessions with the device's server that were established.
+    /// The number of established sessions with the server of the device.
     pub(crate) sessions: usize,
     pub(crate) starts: usize,
 }

@@ -176,7 +176,7 @@ fn a_compromised_server_takes_no_old_ticket_and_lists_what_was_reachable() {
 #[test]
 fn another_device_key_ends_the_sessions_with_other_devices() {
     for by_drill in [false, true] {
-        // Each end of the session is imprinted again. The other end must refuse its connection.
+        // The test imprints each endpoint of the session again. The other endpoint must refuse the connection.
         for (again, other) in [(LAMP, DOOR), (DOOR, LAMP)] {
             let scene = Scene::new(&format!("again-ends-{by_drill}-{again}"));
             let server = server(&scene, scene.database(), &Seals::default());

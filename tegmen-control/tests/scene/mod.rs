@@ -49,8 +49,8 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Starts the server. Its first address is that of DTLS, and the second is that of CoAP in clear. `oven` is the
-    /// address at which the publisher takes tokens.
+    /// Starts the server. The first address of the server is for DTLS, and the second is for CoAP in clear. `oven` is
+    /// the address at which the publisher accepts tokens.
     pub(crate) async fn start(dir: &Dir, oven: Option<SocketAddr>, bounds: Bounds) -> Self {
         let key = dir.0.join("key");
         std::fs::write(&key, "4".repeat(64)).expect("a file");

@@ -258,7 +258,7 @@ fn a_peer_cannot_prevent_an_epoch_by_a_session_of_its_own() {
     assert_eq!(kept(&mut device), of_server);
 }
 
-/// Returns a request to begin the epoch after `before` with this keying material, and that epoch.
+/// Returns the request to begin the epoch after `before`, and this epoch. The epoch has the keying material `exported`.
 fn to_begin(before: &Epoch, exported: [u8; 32]) -> (Request<'static>, Epoch) {
     let next = before.next::<Recorder>(&Secret::new(exported)).unwrap();
     (Request::Epoch { number: next.number, time: TIME, check: next.check::<Recorder>() }, next)
@@ -274,15 +274,15 @@ fn the_memory_of_a_device_reveals_no_ticket_key_of_an_earlier_epoch() {
     assert_eq!(request(&mut resources, SERVER, &wrong), Code::CONFLICT);
     assert!(resources.exported.is_some(), "no epoch has begun in this session");
     assert_eq!(request(&mut resources, SERVER, &first), Code::CHANGED);
-    // The server of a mutant begins two epochs in one session. An attacker that reads the memory of its device has the
-    // keys of both.
+    // The server of a mutant begins two epochs in one session. An attacker that then reads the memory of the device has
+    // the keys of both epochs.
     let (second, of_mutant) = to_begin(&epoch, exported);
     assert_ne!(of_mutant.tickets.0.expose(), epoch.tickets.0.expose());
     assert!(resources.exported.is_none(), "the keying material is erased");
     assert_eq!(request(&mut resources, SERVER, &second), Code::CONFLICT);
     assert_eq!(request(&mut resources, SERVER, &Request::Status), Code::CONTENT, "the session continues");
     assert_eq!(cell.borrow().epoch(), 1);
-    // Another session has other keying material.
+    // Another session has different keying material.
     resources.exported = Some(Secret::new([4; 32]));
     assert_eq!(request(&mut resources, SERVER, &to_begin(&epoch, [4; 32]).0), Code::CHANGED);
     assert_eq!(cell.borrow().epoch(), 2);

@@ -21,17 +21,17 @@ pub type TokenHash = Vec<u8>;
 pub struct Query {
     /// Maximum number of updates, where 0 means all. `None` requests the whole list.
     pub diff: Option<u64>,
-    /// The cursor of an earlier answer: an index. The requested updates are those after this index. A value that is no
-    /// number is [`u64::MAX`], which is no index.
+    /// The cursor of an earlier answer: an index. The requested updates are those after this index. If the value is not
+    /// a number, this field is [`u64::MAX`], which is not an index.
     pub cursor: Option<u64>,
 }
 
 impl Query {
-    /// Reads the values of the Uri-Query options. Unknown options are ignored. A parameter that occurs twice has no
-    /// valid value.
+    /// Reads the values of the Uri-Query options. Ignores unknown options. If a parameter occurs twice, its value is
+    /// invalid.
     ///
     /// # Errors
-    /// The error for a 4.00 response: the value of `diff` is no number, or there is a cursor and no `diff`.
+    /// The error for a 4.00 response: the value of `diff` is invalid, or the query has a `cursor` and no `diff`.
     pub fn parse<'q>(options: impl IntoIterator<Item = &'q [u8]>) -> Result<Self, TrlError> {
         let (mut diff, mut cursor) = (None, None);
         let mut wrong = false;
@@ -208,8 +208,8 @@ impl TrlErrorId {
 pub struct TrlError {
     /// The number of the error.
     pub error: TrlErrorId,
-    /// The index of the last update of the revocation list, if the value of the parameter `cursor` is invalid; `None` for
-    /// another error.
+    /// The index of the last update of the revocation list, if the value of the parameter `cursor` is invalid; `None`
+    /// for all other errors.
     pub cursor: Option<Cursor>,
 }
 
