@@ -229,8 +229,8 @@ impl Session {
         Self::connect_to(remote, uri.scheme, config).await
     }
 
-    /// Opens a session with the server at an address, over a separate socket. A certificate of the server must contain
-    /// this address, unless [`PublicKeys::expecting`] sets another name.
+    /// Opens a session with the server at an address, over a separate socket. If [`PublicKeys::expecting`] sets no
+    /// name, a certificate of the server must contain this address.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step for the user.
@@ -452,7 +452,8 @@ async fn resolve(uri: &Uri, config: ClientConfig) -> Result<(SocketAddr, ClientC
     Ok((remote, with_name(config, &uri.host)))
 }
 
-/// Returns `config` with this name as the name that the server must have, unless `config` already contains a name.
+/// Returns `config` with a name that the server must have. If `config` does not contain such a name, the name is
+/// `name`.
 fn with_name(mut config: ClientConfig, name: impl ToString) -> ClientConfig {
     let unnamed = config.trust.public_keys.take_if(|keys| keys.expects_no_name());
     if let Some(keys) = unnamed {

@@ -61,14 +61,14 @@ pub struct Record {
 #[error("no SenML pack (RFC 8428): {0}")]
 pub struct SenmlError(String);
 
-/// The version of SenML that RFC 8428 defines. A pack without a version has this one.
+/// The version of SenML that RFC 8428 defines. A pack without a version has this version.
 const VERSION: u64 = 10;
 
 /// The labels of RFC 8428, table 1.
 const LABELS: [&str; 15] = ["bver", "bn", "bt", "bu", "bv", "bs", "n", "u", "v", "vs", "vb", "vd", "s", "t", "ut"];
 
-/// Checks the records of a pack in their order. The bool is true if the record also has a field with an unknown label,
-/// which can be its value. The number of a record in an error begins with 1.
+/// Checks the records of a pack in their order. The bool is true if the record also has a field with an unknown label.
+/// Such a field can contain the value of the record. In an error, the first record has the number 1.
 fn check<'r>(records: impl IntoIterator<Item = (&'r Record, bool)>) -> Result<(), SenmlError> {
     let (mut version, mut base) = (None, "");
     for ((record, has_unknown), number) in records.into_iter().zip(1..) {
@@ -88,7 +88,7 @@ fn check<'r>(records: impl IntoIterator<Item = (&'r Record, bool)>) -> Result<()
 }
 
 /// Checks the number of values and the complete name of a record with this base name (RFC 8428, sections 4.2 and
-/// 4.5.1). A record of base fields alone has neither, as in section 5.1.7.
+/// 4.5.1). A record that contains only base fields has neither a value nor a complete name, as in section 5.1.7.
 fn check_measurement(record: &Record, base: &str, has_unknown: bool) -> Result<(), String> {
     let Record { n, u, v, vs, vb, vd, s, t, ut, .. } = record;
     let values = [v.is_some(), vs.is_some(), vb.is_some(), vd.is_some()].into_iter().filter(|there| *there).count();
@@ -112,7 +112,7 @@ fn check_measurement(record: &Record, base: &str, has_unknown: bool) -> Result<(
     }
 }
 
-/// Returns the records that a reader has read, if the pack is valid. The bool is that of [`check`].
+/// Checks the records that a reader has read, and returns them. The bool has the same meaning as in [`check`].
 fn checked(records: Vec<(Record, bool)>) -> Result<Vec<Record>, SenmlError> {
     check(records.iter().map(|(record, has_unknown)| (record, *has_unknown)))?;
     Ok(records.into_iter().map(|(record, _)| record).collect())
@@ -188,7 +188,8 @@ fn read_pack(decoder: &mut Decoder<'_>) -> Result<Vec<(Record, bool)>, minicbor:
     Ok(records)
 }
 
-/// Reads the label of a field. Returns `None` if the label is no integer: table 4 of RFC 8428 has only integers.
+/// Reads the label of a field. Returns `None` if the label is not an integer, because table 4 of RFC 8428 has only
+/// integers.
 fn label(decoder: &mut Decoder<'_>) -> Result<Option<i128>, minicbor::decode::Error> {
     match decoder.datatype()? {
         Type::U8 | Type::U16 | Type::U32 | Type::U64 | Type::I8 | Type::I16 | Type::I32 | Type::I64 | Type::Int => {
@@ -230,7 +231,8 @@ fn number(decoder: &mut Decoder<'_>) -> Result<f64, minicbor::decode::Error> {
                 return Err(minicbor::decode::Error::message("a tag that is not that of a decimal fraction"));
             }
             let (exponent, mantissa) = (decoder.i32()?, decoder.i64()?);
-            // The text is converted to the nearest number; a power of ten would round twice.
+            // The conversion of the text returns the nearest number. A multiplication by a power of ten would round
+            // twice.
             format!("{mantissa}e{exponent}").parse().map_err(minicbor::decode::Error::message)
         }
         _ => Ok(i128::from(decoder.int()?) as f64),
@@ -301,7 +303,7 @@ fn write_pack(
 }
 
 /// Returns the records after the base fields were applied (RFC 8428, section 4.6): name, unit, time and values are
-/// complete. The records have a version only if it is not 10.
+/// complete. The records have a version only if the version is not 10.
 pub fn resolve(records: &[Record]) -> Vec<Record> {
     let mut base = Record::default();
     let mut resolved = Vec::new();

@@ -258,7 +258,7 @@ async fn an_error_has_its_text() {
     assert_eq!(response.content_format(), None);
 }
 
-/// Section 5 of RFC 8768.
+/// Tests section 5 of RFC 8768.
 #[tokio::test]
 async fn a_loop_of_http_servers_is_5_08_with_the_name_of_the_proxy() {
     let (site, asking) = (Site::new(), Asking::new(HERE).await);

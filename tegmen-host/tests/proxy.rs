@@ -196,7 +196,7 @@ async fn a_query_and_accept_choose_another_response() {
     assert_eq!(text(&get(&client, &origin.uri("/one")).await).1, "one 1");
 }
 
-/// Sections 3 and 4 of RFC 8768.
+/// Tests sections 3 and 4 of RFC 8768.
 #[test]
 fn a_hop_limit_of_0_and_a_name_with_a_space_are_refused() {
     let refused = |config| Proxy::new(config).err().expect("an error").to_string();

@@ -50,8 +50,8 @@ pub struct Config {
     /// True if UDP faces acknowledge LpPackets, and retransmit LpPackets that the neighbour does not acknowledge. The
     /// neighbour must have the same setting.
     pub reliable: bool,
-    /// The number of times that the node repeats an Interest to a next hop that does not answer, at most 63. The node
-    /// waits for half a second before each repetition. The neighbour needs no setting for this.
+    /// The maximum number of repetitions of an Interest, from 0 to 63. The node repeats an Interest each time that the
+    /// next hop does not answer within half a second. The neighbour does not need this setting.
     pub retransmissions: u8,
     /// True if neighbours may register prefixes.
     pub neighbours_register: bool,

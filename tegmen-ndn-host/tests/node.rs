@@ -387,7 +387,7 @@ async fn answers_over_a_lossy_link(name: &str, reliable: bool, retransmissions: 
     let routes = vec![(name_bytes("/far").unwrap(), relay, 1)];
     let (udp, unix) = (vec![any], vec![path]);
     let near = Running::start(Config { udp, unix, routes, reliable, retransmissions, ..Config::default() });
-    // Each answer to a repeated packet arrives, also on a slow machine.
+    // With the longer lifetime, each answer to a repeated packet arrives in time, also on a slow machine.
     let lifetime = if reliable || retransmissions > 0 { 8_000 } else { 2_000 };
     let mut consumers = tokio::task::JoinSet::new();
     let free = Arc::new(tokio::sync::Semaphore::new(8));
@@ -422,6 +422,7 @@ async fn a_reliable_link_delivers_what_another_loses() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_repeats_interests_gets_what_the_link_loses() {
     let answers = answers_over_a_lossy_link("repeating", false, 63).await;
-    // A third of the Interests is answered each half second, 15 times: 99 of 100.
+    // In each half second, a third of the waiting Interests get an answer. After 15 half seconds, 99 of 100 have an
+    // answer.
     assert!(answers > 34, "{answers}");
 }

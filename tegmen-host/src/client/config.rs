@@ -87,8 +87,9 @@ impl Default for ClientConfig {
 pub struct ClientTrust {
     /// A pre-shared key. `coaps` needs this key or [`Self::public_keys`].
     pub key: Option<ClientKey>,
-    /// The public keys of the client, and the servers that it trusts. Without [`PublicKeys::expecting`], a certificate
-    /// of the server must contain the host of the URI, or the address that the client connects to.
+    /// The public keys of the client, and the servers that it trusts. If [`PublicKeys::expecting`] sets no name, a
+    /// certificate of the server must contain the host of the URI. Without a URI, the certificate must contain the
+    /// address of the server.
     pub public_keys: Option<PublicKeys>,
 }
 

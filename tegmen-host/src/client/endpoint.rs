@@ -247,8 +247,8 @@ impl Endpoint {
         self.session(remote, uri.scheme, config).await
     }
 
-    /// Does the same as [`Self::connect`], for the server at an address. A certificate of the server must contain this
-    /// address, unless [`PublicKeys::expecting`] sets another name.
+    /// Does the same as [`Self::connect`], for the server at an address. If [`PublicKeys::expecting`] sets no name, a
+    /// certificate of the server must contain this address.
     ///
     /// # Errors
     /// [`ClientError`], whose text names the next step for the user.

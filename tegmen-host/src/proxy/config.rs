@@ -36,7 +36,7 @@ pub struct ProxyConfig {
     /// The Hop-Limit for a request that has none: the number of proxies that the request may still pass, at least 1
     /// (RFC 8768).
     pub hop_limit: u8,
-    /// The name of the proxy in the diagnostic payload of 5.08 (RFC 8768, section 4). It has no spaces.
+    /// The name of the proxy in the diagnostic payload of 5.08 (RFC 8768, section 4). The name must not contain spaces.
     pub name: String,
     /// The certificates in DER of the authorities that may issue the certificates of HTTPS servers. Without an
     /// authority, the proxy contacts no HTTPS server.
@@ -78,7 +78,7 @@ impl ProxyConfig {
     /// Checks the settings.
     ///
     /// # Errors
-    /// [`ProxyError::HopLimit`] or [`ProxyError::Name`], if RFC 8768 does not permit a setting.
+    /// [`ProxyError::HopLimit`] or [`ProxyError::Name`], if RFC 8768 does not permit the Hop-Limit or the name.
     pub fn check(&self) -> Result<(), ProxyError> {
         if self.hop_limit == 0 {
             return Err(ProxyError::HopLimit);
@@ -131,7 +131,7 @@ pub enum ProxyError {
     /// [`ProxyConfig::hop_limit`] is 0.
     #[error("the Hop-Limit of the proxy is 0: choose a number from 1 to 255, such as 16")]
     HopLimit,
-    /// [`ProxyConfig::name`] has a space.
+    /// [`ProxyConfig::name`] contains a space.
     #[error("the name of the proxy, {0:?}, has a space: choose a name without spaces, such as \"tegmen\"")]
     Name(String),
     /// The system gives no socket, no thread, or no randomness.

@@ -28,7 +28,7 @@ fn a_field_that_must_be_understood_refuses_the_pack() {
     assert!(from_json(b"{}").is_err());
 }
 
-/// Reads a pack without a check of its records, and returns it in JSON and in CBOR.
+/// Reads a pack in JSON, and does not check its records. Returns the records, and the pack in CBOR.
 fn unchecked(pack: &str) -> (Vec<Record>, Vec<u8>) {
     let records: Vec<Record> = serde_json::from_str(pack).unwrap();
     let mut encoder = Encoder::new(Vec::new());
@@ -36,7 +36,8 @@ fn unchecked(pack: &str) -> (Vec<Record>, Vec<u8>) {
     (records, encoder.into_writer())
 }
 
-/// Checks that both readers and both writers accept a pack, or refuse it with an error that contains `words`.
+/// Checks that both readers and both writers accept a pack, or refuse the pack with an error that contains the text in
+/// `expected`.
 fn both_ways(pack: &str, expected: Result<(), &str>) {
     let (records, cbor) = unchecked(pack);
     let written = [to_json(&records), to_cbor(&records)].map(|pack| pack.map(|_| records.clone()));
@@ -124,7 +125,7 @@ fn a_record_has_one_value_or_a_sum() {
     }
     assert!(from_json(br#"[{"n":"a","v":null}]"#).is_err());
     assert!(to_cbor(&[Record { n: Some("a".to_owned()), vd: Some("*".to_owned()), ..Record::default() }]).is_err());
-    // A label that this reader does not know can be that of a value.
+    // A field with an unknown label can contain the value of a record.
     let unknown = from_json(br#"[{"n":"a","vlo":"1:2"}]"#).unwrap();
     assert_eq!(resolve(&unknown), []);
     assert!(from_cbor(&[0x81, 0xa2, 0x00, 0x61, b'a', 0x61, b'x', 0x01]).is_ok());
@@ -136,7 +137,8 @@ fn a_complete_name_has_the_characters_of_the_rfc() {
     for (base, name) in [("a", ""), ("", "Z"), ("urn:dev:ow:10e2/", "-:./_9"), ("9", "_"), ("2001:db8::2/", "t")] {
         both_ways(&format!(r#"[{{"bn":"{base}","n":"{name}","v":1}}]"#), Ok(()));
     }
-    // The base name of an earlier record still applies, and that of a record without measurement is no complete name.
+    // The base name of an earlier record still applies. A base name in a record without a measurement is not a complete
+    // name.
     both_ways(r#"[{"bn":"a"},{"n":"_","v":1},{"bn":"_"}]"#, Ok(()));
     for (base, name) in [("", ""), ("_", "a"), ("", "/a"), ("a", " "), ("a", "é"), ("a", "?"), ("a%", "b"), ("a", "@")]
     {
@@ -148,11 +150,11 @@ fn a_complete_name_has_the_characters_of_the_rfc() {
 #[test]
 fn a_number_in_cbor_has_no_tag_other_than_that_of_a_decimal_fraction() {
     let read = |value: &[u8]| from_cbor(&[&[0x81, 0xa2, 0x00, 0x61, b'a', 0x02], value].concat());
-    // 273.15, the example of RFC 8949, section 3.4.4.
+    // The first number is 273.15, the example of RFC 8949, section 3.4.4.
     for (value, number) in [(&[0xc4, 0x82, 0x21, 0x19, 0x6a, 0xb3][..], 273.15), (&[0xc4, 0x82, 0x20, 0x0f], 1.5)] {
         assert_eq!(read(value).unwrap()[0].v, Some(number));
     }
-    // A bigfloat, the tag 4 with other arrays, and a time.
+    // A bigfloat, two decimal fractions (tag 4) whose arrays have another length, and a time.
     let others: [&[u8]; 4] = [
         &[0xc5, 0x82, 0x21, 0x19, 0x6a, 0xb3],
         &[0xc4, 0x83, 0x21, 0x01, 0x01],
