@@ -96,8 +96,8 @@ impl PublicKeys {
         self
     }
 
-    /// Sets the name that the certificate of the server must contain. If the name is not an address, the client sends it
-    /// in server_name (RFC 6066, section 3). A raw public key contains no name.
+    /// Sets the name that the certificate of the server must contain. If the name is not an address, the client sends
+    /// the name in server_name (RFC 6066, section 3). A raw public key contains no name.
     pub fn expecting(mut self, name: &str) -> Self {
         self.server_name = Some(name.to_owned());
         self
@@ -113,7 +113,7 @@ impl PublicKeys {
         self.server_name.is_none()
     }
 
-    /// Verifies the certificates or the raw public key of a peer. `purpose` is the role of the peer. If no name was set,
+    /// Verifies the certificates or the raw public key of a peer. `purpose` is the role of the peer. If no name is set,
     /// a certificate of a server may contain any name. The clients of `tegmen-host` always set a name.
     pub fn verify<'c>(
         &self,

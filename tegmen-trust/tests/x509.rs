@@ -392,7 +392,7 @@ fn who_is_on_a_crl_is_revoked_and_a_crl_that_is_due_says_nothing() {
     assert!(trust(&[&root]).add_crls(&root.der).is_err());
 }
 
-/// Returns an element in DER: its tag, its length and its value, which has fewer than 256 bytes.
+/// Returns an element in DER: tag, length and value. The value must have fewer than 256 bytes.
 fn tlv(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let value = parts.concat();
     let len = u8::try_from(value.len()).unwrap();
@@ -400,8 +400,8 @@ fn tlv(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     [head, value].concat()
 }
 
-/// A CRL of the CA `Root` with the certificate of the serial number 9. The entry has an extension that no RFC defines,
-/// with these bytes between its identifier and its value.
+/// Returns a CRL of the CA `Root`. The only entry of the CRL has the serial number 9, and an extension that no RFC
+/// defines. `critical` contains the bytes between the identifier and the value of the extension.
 fn crl_with_extension_of_an_entry(root: &Party, critical: &[u8]) -> Vec<u8> {
     let ecdsa_with_sha256 = tlv(0x30, &[&[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]]);
     let root_name = tlv(0x30, &[&tlv(0x31, &[&tlv(0x30, &[&[6, 3, 0x55, 4, 3], &tlv(0x0c, &[b"Root"])])])]);

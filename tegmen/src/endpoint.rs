@@ -301,9 +301,9 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
                 [_, 0] => Err(Fatal::Closed.into()),
                 _ => Ok(()),
             },
-            // A ClientHello or a HelloRequest within a session asks for a renegotiation. Each of them is answered with a
-            // warning (RFC 5246, section 7.2.2), whether this endpoint was client or server: a session that was restored
-            // from a store does not know this.
+            // A ClientHello or a HelloRequest within a session asks for a renegotiation. The endpoint answers both
+            // messages with a warning (RFC 5246, section 7.2.2), as client and as server, because a session that was
+            // restored from a store does not contain the role of the endpoint.
             ContentType::HANDSHAKE
                 if R::WARNS
                     && let Some(kind) = content.first()

@@ -530,12 +530,12 @@ fn a_server_that_answers_an_extension_twice_is_refused() {
     assert_eq!(answered(certificate(1), &[formats, formats]), Some(Fatal::Decode));
 }
 
-/// Returns true if a record of the datagram begins with a fragment of this message, in clear.
+/// Returns true if a record in clear in the datagram begins with a fragment of a message of this kind.
 fn has(datagram: &[u8], kind: u8) -> bool {
     records(datagram).iter().any(|(content, number, body)| (*content, number >> 48, body[0]) == (HANDSHAKE, 0, kind))
 }
 
-/// The key of a client can be in slow hardware, so the client does not use it for a handshake that fails early.
+/// The key of a client can be in slow hardware, so the client does not use the key in a handshake that fails early.
 #[test]
 fn a_client_signs_only_after_the_whole_flight_of_its_server() {
     for lost in [SERVER_HELLO, CERTIFICATE, SERVER_KEY_EXCHANGE, CERTIFICATE_REQUEST, SERVER_HELLO_DONE] {

@@ -134,9 +134,9 @@ impl Protection {
         if is_client { of_client } else { of_server }
     }
 
-    /// Returns the name of the firmware image whose ROM and RAM are reported for a mote with this protection. The mote is
-    /// a client, or a listener of a group. If no image has exactly this protection, the result is the image that is most
-    /// similar. For [`Self::NdnProtected`] it is the image with unprotected NDN.
+    /// Returns the name of the firmware image whose ROM and RAM are reported for a mote with this protection. The mote
+    /// is a client, or a listener of a group. If no image has exactly this protection, the result is the most similar
+    /// image. For [`Self::NdnProtected`] it is the image with unprotected NDN.
     pub const fn image(self) -> &'static str {
         match self {
             // No image has coap-protected, which also needs AES.

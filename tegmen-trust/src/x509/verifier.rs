@@ -402,8 +402,8 @@ impl Check<'_> {
     }
 }
 
-/// Refuses a certificate whose KeyUsage is not valid DER, or does not have this bit. `missing` is the reason in the
-/// second case.
+/// Refuses a certificate whose KeyUsage is not valid DER or does not have this bit. If the bit is missing, `missing` is
+/// the reason for the refusal.
 fn require(certificate: &Certificate<'_>, bit: u8, missing: &'static str) -> Result<(), Refusal> {
     match certificate.may(bit) {
         Ok(true) => Ok(()),

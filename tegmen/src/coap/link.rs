@@ -36,7 +36,8 @@ impl Link<'_> {
     }
 }
 
-/// True if a value is the wanted one, or begins with the wanted text before an asterisk.
+/// Returns true if `value` is equal to `wanted`. If `wanted` ends with an asterisk, returns true if `value` begins with
+/// the text before the asterisk.
 fn fits(mut value: impl Iterator<Item = u8>, wanted: &str) -> bool {
     match wanted.strip_suffix('*') {
         Some(prefix) => prefix.bytes().all(|byte| value.next() == Some(byte)),
@@ -44,8 +45,8 @@ fn fits(mut value: impl Iterator<Item = u8>, wanted: &str) -> bool {
     }
 }
 
-/// Returns a path in the form of a URI (RFC 3986, section 3.3): every byte that a segment must encode becomes `%XX`.
-/// Hosts have a function that writes the same text on the heap.
+/// Returns a path in the form of a URI (RFC 3986, section 3.3). Every byte that a segment must encode becomes `%XX`. On
+/// hosts, `tegmen_host::uri::encoded_path` returns the same text as a `String`.
 fn encoded(path: &str) -> impl Iterator<Item = u8> {
     path.bytes().flat_map(|byte| {
         let is_plain = byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte);
@@ -104,8 +105,8 @@ fn write(response: &mut Response<'_, '_>, mut bytes: impl Iterator<Item = u8>) -
     bytes.try_for_each(|byte| response.payload(&[byte]))
 }
 
-/// Returns the decimal digits of a number. It does not use `core::fmt`, because the code of `core::fmt` is long for a
-/// mote.
+/// Returns the decimal digits of a number. The function does not use `core::fmt`, because the code of `core::fmt` is
+/// long for a mote.
 fn decimal(number: u16) -> impl Iterator<Item = u8> {
     let divisors = [10_000_u16, 1000, 100, 10, 1].into_iter().skip_while(move |divisor| *divisor > number.max(1));
     divisors.map(move |divisor| b'0'.wrapping_add((number.checked_div(divisor).unwrap_or(0) % 10) as u8))

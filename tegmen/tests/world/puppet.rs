@@ -167,8 +167,8 @@ impl Puppet {
         puppet
     }
 
-    /// Returns a puppet with the keys of the server, whose client is the client of the world. The handshake must be
-    /// complete, and the client must have the data for a resumption.
+    /// Returns a puppet with the keys of the server. The peer of the puppet is the client of the world. The handshake
+    /// must be complete, and the client must have the data for a resumption.
     pub fn of_server(world: &World) -> Self {
         let messages = |of_client: bool, kind| {
             let sent = world.sent.iter().filter(move |(is_clients, _)| *is_clients == of_client);
