@@ -530,7 +530,7 @@ fn a_server_that_answers_an_extension_twice_is_refused() {
     assert_eq!(answered(certificate(1), &[formats, formats]), Some(Fatal::Decode));
 }
 
-/// Returns true if a record in clear in the datagram begins with a fragment of a message of this kind.
+/// Returns true if a plaintext record of the datagram begins with a fragment of a message of this kind.
 fn has(datagram: &[u8], kind: u8) -> bool {
     records(datagram).iter().any(|(content, number, body)| (*content, number >> 48, body[0]) == (HANDSHAKE, 0, kind))
 }

@@ -51,7 +51,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     pub async fn revoke(&self, name: &str, id: ConnectionId, by: &str) -> Result<Revoked, DelegationError> {
         let device = self.known(name)?;
         let refused = loop {
-            // Rows that wait belong to connections that are valid already.
+            // Waiting rows belong to connections that are already valid.
             self.write_made().await?;
             let family = self.family(&device, id).await?;
             if let Some(revoked) = self.refuse(&device, &family, by).await? {
@@ -71,7 +71,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// [`DelegationError::Fault`], and the errors of [`Self::revoke`]. After an error, some of the connections may be
     /// revoked, so the caller must repeat the call.
     pub async fn revoke_peers(&self, peers: &[&str], by: &str) -> Result<Vec<(String, ConnectionId)>, DelegationError> {
-        // Rows that wait belong to connections that are valid already.
+        // Waiting rows belong to connections that are already valid.
         self.write_made().await?;
         let now = self.now();
         let devices: Vec<_> = self.registry(|registry| registry.after(None).cloned().collect());

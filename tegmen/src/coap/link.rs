@@ -36,8 +36,7 @@ impl Link<'_> {
     }
 }
 
-/// Returns true if `value` is equal to `wanted`. If `wanted` ends with an asterisk, returns true if `value` begins with
-/// the text before the asterisk.
+/// Returns true if `value` is equal to `wanted`, or begins with the text before an asterisk at the end of `wanted`.
 fn fits(mut value: impl Iterator<Item = u8>, wanted: &str) -> bool {
     match wanted.strip_suffix('*') {
         Some(prefix) => prefix.bytes().all(|byte| value.next() == Some(byte)),
