@@ -452,7 +452,7 @@ async fn resolve(uri: &Uri, config: ClientConfig) -> Result<(SocketAddr, ClientC
     Ok((remote, with_name(config, &uri.host)))
 }
 
-/// Returns `config` with a name that the server must have. If `config` does not contain such a name, the name is
+/// Returns `config` with a name that the server must have: the name that `config` already contains, or otherwise
 /// `name`.
 fn with_name(mut config: ClientConfig, name: impl ToString) -> ClientConfig {
     let unnamed = config.trust.public_keys.take_if(|keys| keys.expects_no_name());

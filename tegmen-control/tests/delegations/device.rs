@@ -68,8 +68,8 @@ async fn send(session: &Session, request: &Request<'_>) -> Code {
     }
 }
 
-/// Returns the request to begin the epoch after `before`, and this epoch. The epoch has the keying material of the
-/// session.
+/// Returns the request to begin the epoch after `before`, and this epoch. The epoch is derived from the keying material
+/// of the session.
 fn to_begin(before: &Epoch, session: &Session) -> (Request<'static>, Epoch) {
     let next = before.next::<HostCrypto>(&session.exported().unwrap()).unwrap();
     let time = u32::try_from(TIME).unwrap();

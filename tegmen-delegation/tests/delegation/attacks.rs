@@ -258,7 +258,8 @@ fn a_peer_cannot_prevent_an_epoch_by_a_session_of_its_own() {
     assert_eq!(kept(&mut device), of_server);
 }
 
-/// Returns the request to begin the epoch after `before`, and this epoch. The epoch has the keying material `exported`.
+/// Returns the request to begin the epoch after `before`, and this epoch. The epoch is derived from the keying material
+/// `exported`.
 fn to_begin(before: &Epoch, exported: [u8; 32]) -> (Request<'static>, Epoch) {
     let next = before.next::<Recorder>(&Secret::new(exported)).unwrap();
     (Request::Epoch { number: next.number, time: TIME, check: next.check::<Recorder>() }, next)

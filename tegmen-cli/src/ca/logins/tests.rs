@@ -54,7 +54,7 @@ fn a_revoked_certificate_is_on_one_crl_after_its_expiry() {
     let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
     let serial = Authority::open(&dir).unwrap().issued()[0].serial.clone();
     let serial = tegmen_host::hex::from_hex(&serial).unwrap();
-    // The CA is opened again for each CRL, as if another process wrote the CRL.
+    // The test opens the CA again for each CRL, as another process does.
     let is_listed = |now| {
         let mut authority = Authority::open(&dir).unwrap();
         authority.forget_ended_logins(now);
