@@ -73,34 +73,40 @@ impl Responder {
         &self.recipient_id
     }
 
-    /// Verifies message_3, and writes message_4, which need not be sent. `find` returns the credential of the
-    /// initiator that message_3 identifies, or `None` if it is not known.
+    /// Verifies message_3, and writes message_4, which need not be sent. `find` returns the credentials that
+    /// message_3 identifies: none, one, or several with the same kid. This function tries each of them (RFC 9528,
+    /// section 3.5.3).
     ///
     /// When this function returns, the initiator has proved its identity.
     ///
     /// # Errors
     /// [`Failure`]. Answer message_3 with the [error message](Failure::write) of the failure. The session is then
     /// discontinued.
-    pub fn finish<C: Crypto>(
+    pub fn finish<C: Crypto, I: IntoIterator<Item = Credential>>(
         mut self,
         crypto: &mut C,
         message_3: &[u8],
-        find: impl FnOnce(&CredentialId<'_>) -> Option<Credential>,
+        find: impl FnOnce(&CredentialId<'_>) -> I,
     ) -> Result<(Agreed, Message), Failure> {
         let message = Message::read_sealed(message_3)?;
-        let provider = &mut Provider::new(crypto);
         let (mut state, id_cred_i, ead_3) =
-            lakers::r_parse_message_3(&mut self.state, provider, &message).map_err(failure)?;
+            lakers::r_parse_message_3(&mut self.state, &mut Provider::new(crypto), &message).map_err(failure)?;
         check_data(ead_3.as_ref())?;
         let id = CredentialId::read(&id_cred_i).ok_or(Failure::Malformed)?;
-        let peer = find(&id).filter(|peer| peer.is_meant_by(&id)).ok_or(Failure::UnknownCredential)?;
-        let verified = lakers::r_verify_message_3(&mut state, provider, peer.0);
+        let mut verified = Err(Failure::UnknownCredential);
+        for peer in find(&id).into_iter().filter(|peer| peer.is_meant_by(&id)) {
+            // A provider that met a key that is not a point on the curve does not recover.
+            let provider = &mut Provider::new(crypto);
+            let tried = lakers::r_verify_message_3(&mut state, provider, peer.0).map_err(failure);
+            verified = if provider.has_failed() { Err(Failure::PublicKey) } else { tried.map(|tried| (tried, peer)) };
+            if verified.is_ok() {
+                break;
+            }
+        }
         secret::wipe(&mut state.y);
         secret::wipe(&mut state.prk_3e2m);
-        if provider.has_failed() {
-            return Err(Failure::PublicKey);
-        }
-        let (mut state, mut prk_out) = verified.map_err(failure)?;
+        let ((mut state, mut prk_out), peer) = verified?;
+        let provider = &mut Provider::new(crypto);
         secret::wipe(&mut prk_out);
         let message_4 = lakers::r_prepare_message_4(&state, provider, &None).map_err(failure);
         wipe(&mut state);

@@ -140,6 +140,33 @@ fn an_end_that_is_not_known_is_refused() {
     assert_eq!(PeerError::parse(error), Some(PeerError::UnknownCredential));
 }
 
+/// A kid can name several credentials (RFC 9528, section 3.5.3).
+#[test]
+fn a_responder_tries_each_credential_with_the_kid() {
+    let World { mut crypto, initiator, responder } = World::new(Transfer::ByReference, Transfer::ByReference);
+    let own = *initiator.credential();
+    let of_another = *identity(&mut crypto, Some("meter-8"), &[0x2b], Transfer::ByReference).credential();
+    let mut bytes = own.as_bytes().to_vec();
+    let at = bytes.windows(3).position(|label| label == [0x21, 0x58, 0x20]).unwrap() + 3;
+    bytes[at..at + 32].fill(0xff);
+    let no_point = Credential::parse(&bytes).unwrap();
+    let mut finish = |candidates: Vec<Credential>| {
+        let (i, message_1) = Initiator::begin(&mut crypto, id(&[1])).unwrap();
+        let begun = Responder::begin(&mut crypto, message_1.as_bytes(), &responder, |_| Some(id(&[2])));
+        let (r, message_2) = begun.unwrap();
+        let known = *responder.credential();
+        let (_, message_3, last) = i.finish(&mut crypto, message_2.as_bytes(), &initiator, |_| Some(known)).unwrap();
+        let (agreed, message_4) = r.finish(&mut crypto, message_3.as_bytes(), |_| candidates)?;
+        last.verify(&mut crypto, message_4.as_bytes()).unwrap();
+        Ok(agreed.peer)
+    };
+    assert_eq!(finish(vec![no_point, of_another, own]), Ok(own));
+    assert_eq!(finish(vec![own, of_another]), Ok(own));
+    assert_eq!(finish(vec![of_another]), Err(Failure::NotAuthentic));
+    assert_eq!(finish(vec![no_point]), Err(Failure::PublicKey));
+    assert_eq!(finish(vec![responder.credential().to_owned()]), Err(Failure::UnknownCredential), "it has another kid");
+}
+
 /// An end that has a credential, but not its private key, does not authenticate.
 #[test]
 fn another_private_key_is_refused_at_both_ends() {

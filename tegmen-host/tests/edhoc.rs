@@ -4,12 +4,14 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
 use tegmen::crypto::Crypto as _;
+use tegmen::identity::Principal;
 use tegmen_host::client::{ClientConfig, ClientError, Session, Tap, Tapped};
 use tegmen_host::credentials::Credentials;
-use tegmen_host::edhoc::{self, Credential, EdhocKeys, EdhocPeer, EdhocServer, Transfer};
+use tegmen_host::edhoc::{self, Credential, EdhocKeys, EdhocPeer, EdhocServer, EdhocTotals, TokenPeer, Transfer};
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Router, Server};
@@ -33,10 +35,14 @@ impl Scene {
     }
 
     fn key(&self, name: &str, transfer: Transfer) -> Credential {
-        let mut crypto = HostCrypto::from_os().unwrap();
         let mut kid = [0; 3];
-        crypto.random(&mut kid);
-        edhoc::create_key(&mut crypto, &self.dir.join(name), name, &kid, transfer).unwrap()
+        HostCrypto::from_os().unwrap().random(&mut kid);
+        self.key_of(name, &kid, transfer)
+    }
+
+    fn key_of(&self, name: &str, kid: &[u8], transfer: Transfer) -> Credential {
+        let mut crypto = HostCrypto::from_os().unwrap();
+        edhoc::create_key(&mut crypto, &self.dir.join(name), name, kid, transfer).unwrap()
     }
 
     fn identity(&self, name: &str) -> edhoc::Identity {
@@ -143,6 +149,36 @@ async fn an_unknown_client_is_told_so() {
         assert!(error.to_string().contains("does not know our credential"), "{error}");
     }
     assert_eq!(edhoc.totals().agreed, 0);
+}
+
+/// Clients choose their kids. Each client has its session, also if another client has the same kid.
+#[tokio::test]
+async fn clients_with_one_kid_have_sessions_of_their_own() {
+    let scene = Scene::new("one-kid");
+    let server = scene.key("gateway", Transfer::ByReference);
+    let clients = ["meter", "lamp", "door"].map(|name| (name, scene.key_of(name, b"kid", Transfer::ByReference)));
+    let [meter, lamp, door] = clients;
+    let (_server, edhoc, address) = scene.serve("gateway", &[(meter.0, meter.1, "GET /value")], ANYWHERE);
+    let posted = [(lamp, Principal(71)), (door, Principal(72))];
+    edhoc.accept_tokens(Box::new(move |id| {
+        let named = posted.iter().filter(|((_, credential), _)| credential.is_meant_by(id));
+        let peers = named.map(|((client, credential), principal)| TokenPeer {
+            credential: *credential,
+            client: (*client).to_owned(),
+            principal: *principal,
+            lifetime: Duration::from_secs(60),
+        });
+        peers.collect::<Vec<_>>()
+    }));
+    for (name, _) in clients {
+        for combined in [false, true] {
+            let session = connect(address, scene.config(name, &[server], combined)).await;
+            assert!(session.get("/value").await.is_ok(), "{name}");
+        }
+    }
+    let principals = edhoc.contexts().principals();
+    assert!(posted.iter().all(|(_, principal)| principals.contains(principal)) && principals.len() == 3);
+    assert_eq!(edhoc.totals(), EdhocTotals { agreed: 6, refused: 0 });
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 use super::{Refusal, Taken, Tokens, Valid, seconds};
 use crate::access::ace::{Claims, Confirmation, CoseKey, Material};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tegmen_host::edhoc::{Credential, CredentialId, EdhocServer, TokenPeer};
@@ -56,7 +57,9 @@ impl Tokens {
     pub fn accept_edhoc(&self, edhoc: &EdhocServer) {
         self.0.has_edhoc.store(true, Ordering::Relaxed);
         let inner = Arc::downgrade(&self.0);
-        edhoc.accept_tokens(Box::new(move |id| Self(inner.upgrade()?).find_peer(id, now())));
+        edhoc.accept_tokens(Box::new(move |id| {
+            inner.upgrade().map_or_else(Vec::new, |inner| Self(inner).find_peers(id, now()))
+        }));
     }
 
     /// Takes the token of a client. `key` is the client's public key in the token.
@@ -80,28 +83,38 @@ impl Tokens {
         Ok(())
     }
 
-    /// Finds the client whose token has the public key of this credential. Returns `None` if no valid token has this
-    /// key.
-    fn find_peer(&self, id: &CredentialId<'_>, now: u64) -> Option<TokenPeer> {
+    /// Finds the clients whose valid tokens have the public key of this credential. Clients choose their kids, so a kid
+    /// can identify several clients (RFC 9052, section 3.1). If a kid identifies several keys of one client, only the
+    /// newest of these tokens counts. So a client with many keys does not slow down the sessions of others.
+    pub(super) fn find_peers(&self, id: &CredentialId<'_>, now: u64) -> Vec<TokenPeer> {
         let taken = self.taken();
-        let (token, credential) = match id {
+        let peer = |token: &Taken, credential: Option<Credential>| {
+            let (client, lifetime) = (token.client.clone(), seconds(token.expires, now));
+            Some(TokenPeer { credential: credential?, client, principal: token.principal, lifetime })
+        };
+        match id {
             CredentialId::Value(bytes) => {
-                let Some(Confirmation::Key(key)) = Claims::parse(bytes).ok()?.cnf else { return None };
-                let token = taken.by_id.get(&PublicKey::of(&key)?.id())?;
-                (token, Credential::parse(bytes).ok()?)
+                let token = key_of(bytes).and_then(|key| taken.by_id.get(&key.id()));
+                let valid = token.filter(|token| token.expires > now);
+                valid.and_then(|token| peer(token, Credential::parse(bytes).ok())).into_iter().collect()
             }
             CredentialId::Kid(kid) => {
-                let has_kid = |token: &&Taken| token.key.as_ref().is_some_and(|key| key.kid.as_deref() == Some(*kid));
-                let token = taken.by_id.values().find(has_kid)?;
-                (token, token.key.as_ref()?.credential()?)
+                let mut newest = BTreeMap::<&str, (&Taken, &PublicKey)>::new();
+                for token in taken.by_id.values().filter(|token| token.expires > now) {
+                    let Some(key) = token.key.as_ref().filter(|key| key.kid.as_deref() == Some(*kid)) else { continue };
+                    let known = newest.entry(&token.client).or_insert((token, key));
+                    if token.issued_at > known.0.issued_at {
+                        *known = (token, key);
+                    }
+                }
+                newest.into_values().filter_map(|(token, key)| peer(token, key.credential())).collect()
             }
-        };
-        let peer = TokenPeer {
-            credential,
-            client: token.client.clone(),
-            principal: token.principal,
-            lifetime: seconds(token.expires, now),
-        };
-        (token.expires > now).then_some(peer)
+        }
     }
+}
+
+/// Returns the public key in a credential; returns `None` if the credential has no public key on P-256.
+fn key_of(credential: &[u8]) -> Option<PublicKey> {
+    let Some(Confirmation::Key(key)) = Claims::parse(credential).ok()?.cnf else { return None };
+    PublicKey::of(&key)
 }

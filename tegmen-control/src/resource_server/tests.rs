@@ -171,3 +171,33 @@ fn a_token_with_a_public_key_waits_for_edhoc() {
     tokens.expire(NOW + 600 + LINGER);
     assert_eq!((tokens.count(), tokens.0.credentials.peers()), (0, 0));
 }
+
+/// A client chooses the kid of its key. It cannot hide the token of another client by its kid.
+#[test]
+fn each_valid_token_whose_key_has_a_kid_is_found() {
+    use crate::access::ace::{CoseKey, Material};
+    use tegmen_host::edhoc::CredentialId;
+    let tokens = tokens(5);
+    tokens.0.has_edhoc.store(true, std::sync::atomic::Ordering::Relaxed);
+    let take = |client: &str, x: u8, issued: u64, lifetime: u64| {
+        let material = Material::Ec2 { curve: 1, x: vec![x; 32], y: vec![2; 32] };
+        let cnf = Confirmation::Key(CoseKey { kid: Some(vec![3]), algorithm: None, material });
+        let (issued_at, expires) = (Some(NOW + issued), Some(NOW + lifetime));
+        let claims = Claims { subject: Some(client.into()), issued_at, expires, ..claims(cnf) };
+        assert_eq!(tokens.take(&update(&claims), NOW), Ok(None));
+    };
+    take("over", 1, 0, 10);
+    take("copy", 2, 0, 20);
+    take("display", 3, 0, 30);
+    // This client has replaced its key.
+    take("lamp", 5, 1, 30);
+    take("lamp", 4, 0, 30);
+    let found = |now| {
+        let peers = tokens.find_peers(&CredentialId::Kid(&[3]), now);
+        peers.into_iter().map(|peer| (peer.client, peer.credential.has_x(&[5; 32]))).collect::<Vec<_>>()
+    };
+    let [copy, display, lamp] = [("copy", false), ("display", false), ("lamp", true)].map(|(a, b)| (a.to_owned(), b));
+    assert_eq!(found(NOW + 10), [copy, display.clone(), lamp.clone()]);
+    assert_eq!(found(NOW + 20), [display, lamp]);
+    assert_eq!(found(NOW + 30), []);
+}

@@ -39,9 +39,9 @@ pub struct TokenPeer {
     pub lifetime: Duration,
 }
 
-/// A function that takes the identification of a credential. It returns the client that posted a token with this
-/// credential, or `None` if there is no such client.
-pub type FindTokenPeer = dyn Fn(&CredentialId<'_>) -> Option<TokenPeer> + Send + Sync;
+/// A function that takes the identification of a credential. It returns the clients that posted tokens with such a
+/// credential. A kid can identify several clients: `T` is then a vector.
+pub type FindTokenPeer<T = Option<TokenPeer>> = dyn Fn(&CredentialId<'_>) -> T + Send + Sync;
 
 /// The counts of a responder.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -60,8 +60,8 @@ struct Shared {
     /// request verifies this message itself, without the thread of the responder.
     crypto: Mutex<HostCrypto>,
     contexts: AgreedContexts,
-    /// The function that finds the owner of a credential that is not in `peers`.
-    tokens: OnceLock<Box<FindTokenPeer>>,
+    /// The function that finds the owners of credentials that are not in `peers`.
+    tokens: OnceLock<Box<FindTokenPeer<Vec<TokenPeer>>>>,
     work: SyncSender<Work>,
 }
 
@@ -133,8 +133,8 @@ impl EdhocServer {
 
     /// Makes the responder also accept clients that posted tokens, in addition to its configured peers. A second call
     /// has no effect.
-    pub fn accept_tokens(&self, find: Box<FindTokenPeer>) {
-        let _ = self.0.tokens.set(find);
+    pub fn accept_tokens<T: IntoIterator<Item = TokenPeer> + 'static>(&self, find: Box<FindTokenPeer<T>>) {
+        let _ = self.0.tokens.set(Box::new(move |id| find(id).into_iter().collect()));
     }
 
     /// Returns the counts.
@@ -209,12 +209,13 @@ impl Shared {
         if begun.elapsed() > PATIENCE {
             return Err(Failure::Malformed);
         }
-        let mut found = None;
+        let mut found = Vec::new();
         let (agreed, message_4) = responder.finish(crypto, message_3, |id| {
             found = self.find(id);
-            found.as_ref().map(Found::credential)
+            found.iter().map(Found::credential).collect::<Vec<_>>()
         })?;
-        let is_taken = match found.ok_or(Failure::UnknownCredential)? {
+        let proved = found.into_iter().find(|found| found.credential() == agreed.peer);
+        let is_taken = match proved.ok_or(Failure::UnknownCredential)? {
             Found::Peer(peer, principal) => {
                 let stored = StoredContext::of_agreed(&context_of(&agreed, peer.allow.clone()));
                 self.contexts.take(stored.map_err(|_| Failure::Unsupported)?, &peer.name, *principal)
@@ -249,15 +250,14 @@ impl Found<'_> {
 }
 
 impl Shared {
-    /// Returns the client that an ID_CRED_I names. Searches the peers first, and then the clients with tokens.
-    fn find(&self, id: &CredentialId<'_>) -> Option<Found<'_>> {
-        let peer = self.peers.iter().find(|(peer, _)| peer.credential.is_meant_by(id));
-        let found = match peer {
-            Some((peer, principal)) => Found::Peer(peer, principal),
-            None => Found::Token(Box::new(self.tokens.get()?(id)?)),
-        };
+    /// Returns the clients that an ID_CRED_I names: first the peers, and then the clients with tokens.
+    fn find(&self, id: &CredentialId<'_>) -> Vec<Found<'_>> {
+        let peers = self.peers.iter().filter(|(peer, _)| peer.credential.is_meant_by(id));
+        let peers = peers.map(|(peer, principal)| Found::Peer(peer, principal));
+        let tokens = self.tokens.get().map_or_else(Vec::new, |find| find(id));
+        let found = peers.chain(tokens.into_iter().map(|peer| Found::Token(Box::new(peer))));
         // An end is never its own peer: an attacker could return its messages to it (RFC 9528, section 9.1).
-        Some(found).filter(|found| found.credential() != *self.identity.credential())
+        found.filter(|found| found.credential() != *self.identity.credential()).collect()
     }
 }
 
