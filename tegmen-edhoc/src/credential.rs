@@ -187,16 +187,17 @@ struct Parts<'c> {
     curve: Option<u8>,
     kid: Option<&'c [u8]>,
     x: Option<&'c [u8]>,
+    y: Option<&'c [u8]>,
 }
 
 impl<'c> Parts<'c> {
     fn read(reader: &mut Reader<'c>) -> Option<Self> {
-        let mut key = None;
+        let (mut key, mut subject) = (None, None);
         for _ in 0..cbor::read(cbor::MAP, reader)? {
             match cbor::read(cbor::UNSIGNED, reader)? {
-                2 => {
+                2 if subject.is_none() => {
                     let len = cbor::read(cbor::TEXT, reader)?;
-                    reader.take(len).ok()?;
+                    subject = Some(reader.take(len).ok()?);
                 }
                 8 if key.is_none() => {
                     if cbor::read(cbor::MAP, reader)? != 1 || cbor::read(cbor::UNSIGNED, reader)? != 1 {
@@ -210,19 +211,24 @@ impl<'c> Parts<'c> {
         key
     }
 
-    /// Reads a COSE_Key (RFC 9053, section 7.1.1).
+    /// Reads a COSE_Key (RFC 9053, section 7.1.1). Returns `None` if a label occurs twice (RFC 9052, section 9).
     fn read_key(reader: &mut Reader<'c>) -> Option<Self> {
         let mut parts = Self::default();
         for _ in 0..cbor::read(cbor::MAP, reader)? {
-            match cbor::read_head(reader)? {
-                (cbor::UNSIGNED, 1) => parts.kty = Some(u8::try_from(cbor::read(cbor::UNSIGNED, reader)?).ok()?),
-                (cbor::UNSIGNED, 2) => parts.kid = Some(cbor::read_bytes(reader)?),
-                (cbor::NEGATIVE, 0) => parts.curve = Some(u8::try_from(cbor::read(cbor::UNSIGNED, reader)?).ok()?),
-                (cbor::NEGATIVE, 1) => parts.x = Some(cbor::read_bytes(reader)?),
-                (cbor::NEGATIVE, 2) => {
-                    cbor::read_bytes(reader)?;
+            let is_refused = match cbor::read_head(reader)? {
+                (cbor::UNSIGNED, 1) => {
+                    parts.kty.replace(cbor::read(cbor::UNSIGNED, reader)?.try_into().ok()?).is_some()
                 }
-                _ => return None,
+                (cbor::UNSIGNED, 2) => parts.kid.replace(cbor::read_bytes(reader)?).is_some(),
+                (cbor::NEGATIVE, 0) => {
+                    parts.curve.replace(cbor::read(cbor::UNSIGNED, reader)?.try_into().ok()?).is_some()
+                }
+                (cbor::NEGATIVE, 1) => parts.x.replace(cbor::read_bytes(reader)?).is_some(),
+                (cbor::NEGATIVE, 2) => parts.y.replace(cbor::read_bytes(reader)?).is_some(),
+                _ => true,
+            };
+            if is_refused {
+                return None;
             }
         }
         Some(parts)

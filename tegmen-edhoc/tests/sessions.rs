@@ -238,6 +238,24 @@ fn a_credential_has_a_key_on_p_256() {
     assert_eq!(Credential::parse(&[0; MAX_CREDENTIAL + 1]).unwrap_err(), BadCredential::TooLong);
 }
 
+/// A map in which a label occurs twice is not valid (RFC 9052, section 9).
+#[test]
+fn a_credential_in_which_a_label_occurs_twice_is_refused() {
+    let x = [&[0x21, 0x58, 32][..], &[7; 32]].concat();
+    let y = [&[0x22, 0x41][..], &[7]].concat();
+    let members = [&[0x01, 0x02][..], &[0x02, 0x41, 0x2b], &[0x20, 0x01], &x, &y];
+    let with = |members: &[&[u8]]| {
+        let head = [0xa1, 0x08, 0xa1, 0x01, 0xa0 | members.len() as u8];
+        Credential::parse(&[&head[..], &members.concat()].concat()).map(|credential| credential.has_x(&[7; 32]))
+    };
+    assert_eq!(with(&members), Ok(true));
+    for twice in members {
+        assert_eq!(with(&[&members[..], &[twice]].concat()), Err(BadCredential::Malformed), "{twice:x?}");
+    }
+    let subject = [&[0xa3, 0x02, 0x61, b'a', 0x02, 0x61, b'b', 0x08, 0xa1, 0x01, 0xa5][..], &members.concat()].concat();
+    assert_eq!(Credential::parse(&subject), Err(BadCredential::Malformed));
+}
+
 #[test]
 fn the_body_of_a_request_can_be_read_again() {
     for body in

@@ -1,5 +1,6 @@
 //! Concise problem details (RFC 9290): the description of an error, in a payload for programs and people.
 
+use crate::cbor::{Malformed, read_map};
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
 use std::fmt;
@@ -55,36 +56,24 @@ impl Problem {
     /// Reads a payload. Unknown entries are skipped (RFC 9290, section 2).
     ///
     /// # Errors
-    /// [`NotAProblem`] if the payload is not valid.
+    /// [`NotAProblem`] if the payload is not valid, for example if a label occurs twice.
     pub fn from_cbor(bytes: &[u8]) -> Result<Self, NotAProblem> {
         Self::read(&mut Decoder::new(bytes)).map_err(|_| NotAProblem)
     }
 
-    fn read(decoder: &mut Decoder<'_>) -> Result<Self, minicbor::decode::Error> {
+    fn read(decoder: &mut Decoder<'_>) -> Result<Self, Malformed> {
         let mut problem = Self::default();
-        let mut left = decoder.map()?;
-        loop {
-            match &mut left {
-                Some(0) => return Ok(problem),
-                Some(left) => *left -= 1,
-                None if decoder.datatype()? == Type::Break => return Ok(problem),
-                None => {}
-            }
-            let key = match decoder.datatype()? {
-                Type::I8 | Type::U8 => decoder.i8().unwrap_or(0),
-                _ => {
-                    decoder.skip()?;
-                    0
-                }
-            };
-            match key {
+        read_map(decoder, |label, decoder| {
+            match label {
                 -1 => problem.title = Some(text(decoder)?),
                 -2 => problem.detail = Some(text(decoder)?),
                 -3 => problem.instance = Some(text(decoder)?),
                 -4 => problem.response_code = Some(decoder.u8()?),
-                _ => decoder.skip()?,
+                _ => return Ok(false),
             }
-        }
+            Ok(true)
+        })?;
+        Ok(problem)
     }
 }
 

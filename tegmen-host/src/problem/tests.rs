@@ -19,6 +19,15 @@ fn a_title_with_a_language_and_unknown_entries_are_read() {
     assert_eq!((problem.title.as_deref(), problem.response_code), (Some("Title"), Some(132)));
 }
 
+/// A map in which a label occurs twice is not valid (RFC 8949, section 5.3).
+#[test]
+fn a_problem_in_which_a_label_occurs_twice_is_refused() {
+    for entry in [&[0x20, 0x61, b'a'][..], &[0x21, 0x61, b'a'], &[0x22, 0x61, b'a'], &[0x23, 0x18, 132], &[0x05, 0]] {
+        assert!(Problem::from_cbor(&[&[0xa1][..], entry].concat()).is_ok());
+        assert!(Problem::from_cbor(&[&[0xa2][..], entry, entry].concat()).is_err(), "{entry:x?}");
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read(title in ".*", detail in ".*", code in any::<u8>()) {
