@@ -24,9 +24,12 @@ pub(super) struct PublicKey {
 }
 
 impl PublicKey {
-    /// Converts a COSE key to a public key; returns `None` if the COSE key is not on P-256.
+    /// Converts a COSE key to a public key; returns `None` if the COSE key is not on P-256, or is not for ECDH.
     pub(super) fn of(key: &CoseKey) -> Option<Self> {
         let Material::Ec2 { curve: P_256, x, y } = &key.material else { return None };
+        if !key.is_for_ecdh() {
+            return None;
+        }
         Some(Self { kid: key.kid.clone(), x: x.as_slice().try_into().ok()?, y: y.as_slice().try_into().ok()? })
     }
 

@@ -161,6 +161,9 @@ fn a_token_with_a_public_key_waits_for_edhoc() {
     assert_eq!(tokens.take(&update(&claims(key(1, 32))), NOW), Err(Refusal::NoContext), "there is no EDHOC");
     tokens.0.has_edhoc.store(true, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(tokens.take(&update(&claims(key(1, 31))), NOW), Err(Refusal::NoContext));
+    let Confirmation::Key(signs) = key(1, 32) else { panic!("a key") };
+    let signs = Confirmation::Key(CoseKey { algorithm: Some(-7), ..signs });
+    assert_eq!(tokens.take(&update(&claims(signs)), NOW), Err(Refusal::NoContext), "it is for ES256 alone");
     assert_eq!(tokens.take(&update(&claims(key(1, 32))), NOW), Ok(None));
     assert_eq!(tokens.take(&update(&claims(key(1, 32))), NOW), Ok(None), "the same again");
     let of_another = Claims { subject: Some("lamp".into()), ..claims(key(1, 32)) };

@@ -4,7 +4,7 @@ use super::oscore::InputMaterial;
 use minicbor::Decoder;
 use minicbor::data::Type;
 use std::fmt;
-use tegmen_host::cbor::{Malformed, MapWriter, bytes, integer, read_map};
+use tegmen_host::cbor::{Malformed, MapWriter, bytes, integer, read_array, read_map};
 use zeroize::Zeroizing;
 
 /// The label of a COSE key in a confirmation.
@@ -19,12 +19,17 @@ const KTY: i64 = 1;
 const KEY_ID: i64 = 2;
 /// The label of the algorithm in a COSE key.
 const ALG: i64 = 3;
+/// The label of the operations in a COSE key.
+const KEY_OPS: i64 = 4;
 /// The label of the bytes of a symmetric COSE key, and of the curve of a COSE key on an elliptic curve.
 const K_OR_CURVE: i64 = -1;
 /// The label of the x-coordinate in a COSE key.
 const X: i64 = -2;
 /// The label of the y-coordinate in a COSE key.
 const Y: i64 = -3;
+/// The numbers of the algorithms that agree on keys by ECDH, and derive them with HKDF and SHA-256 (RFC 9053, section
+/// 6.3.1).
+const ECDH: [i64; 2] = [-25, -27];
 /// The number of the type of keys on an elliptic curve (RFC 9053, section 7).
 const EC2: i64 = 2;
 /// The number of the type of symmetric keys (RFC 9053, section 7).
@@ -114,14 +119,27 @@ impl CoseKey {
         Self { kid: None, algorithm: None, material: Material::Symmetric(Zeroizing::new(key.to_vec())) }
     }
 
+    /// Returns true if the key may be used for ECDH: it is not limited to another algorithm (RFC 9052, section 7.1).
+    pub(crate) fn is_for_ecdh(&self) -> bool {
+        self.algorithm.is_none_or(|algorithm| ECDH.contains(&algorithm))
+    }
+
     fn read(decoder: &mut Decoder<'_>) -> Result<Self, Malformed> {
-        let (mut kty, mut kid, mut algorithm) = (None, None, None);
+        let (mut kty, mut kid, mut algorithm, mut has_operation) = (None, None, None, false);
         let (mut secret, mut curve, mut x, mut y) = (None, None, None, None);
         read_map(decoder, |label, decoder| {
             match label {
                 KTY => kty = Some(decoder.i64()?),
                 KEY_ID => kid = Some(decoder.bytes()?.to_owned()),
                 ALG => algorithm = Some(decoder.i64()?),
+                KEY_OPS => read_array(decoder, |decoder| {
+                    has_operation = true;
+                    match decoder.datatype()? {
+                        Type::String => _ = decoder.str()?,
+                        _ => _ = decoder.i64()?,
+                    }
+                    Ok(())
+                })?,
                 K_OR_CURVE if decoder.datatype()? == Type::Bytes => {
                     secret = Some(Zeroizing::new(decoder.bytes()?.to_vec()))
                 }
@@ -134,6 +152,8 @@ impl CoseKey {
         })?;
         let material = match kty.ok_or(Malformed::Missing(KTY))? {
             SYMMETRIC => Material::Symmetric(secret.ok_or(Malformed::Missing(K_OR_CURVE))?),
+            // A public key for ECDH has no operations (RFC 9053, section 6.3.1), and there are no others here.
+            EC2 if has_operation => return Err(Malformed::Value(KEY_OPS)),
             EC2 => Material::Ec2 {
                 curve: curve.ok_or(Malformed::Missing(K_OR_CURVE))?,
                 x: x.ok_or(Malformed::Missing(X))?,

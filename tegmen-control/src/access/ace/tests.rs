@@ -128,12 +128,17 @@ fn a_message_that_is_none_is_refused_with_the_parameter() {
         ("A2 0A F5 08 A1 01 A2 01 09 20 41 00", Malformed::Value(1)),
         ("A2 0A F5 08 A1 01 A2 01 04 20 01", Malformed::Missing(-1)),
         ("BB FFFFFFFFFFFFFFFF 0A F5", Malformed::Syntax),
+        // The key_ops of a public key.
+        ("A2 0A F5 08 A1 01 A5 01 02 20 01 21 41 01 22 41 01 04 81 02", Malformed::Value(4)),
+        ("A2 0A F5 08 A1 01 A5 01 02 20 01 21 41 01 22 41 01 04 61 78", Malformed::Syntax),
     ] {
         assert_eq!(IntrospectionResponse::parse(&bytes(message)), Err(expected), "{message}");
     }
     assert_eq!(IntrospectionResponse::parse(&vec![0; MAX_MESSAGE + 1]), Err(Malformed::TooLong));
     let many: Vec<u8> = [0xb8, 65].into_iter().chain((0..65).flat_map(|label| [0x18, 100 + label, 0])).collect();
     assert_eq!(IntrospectionResponse::parse(&many), Err(Malformed::TooLong));
+    assert!(IntrospectionResponse::parse(&bytes("A2 0A F5 08 A1 01 A5 01 02 20 01 21 41 01 22 41 01 04 80")).is_ok());
+    assert!(IntrospectionResponse::parse(&bytes("A2 0A F5 08 A1 01 A3 01 04 20 41 01 04 82 01 02")).is_ok());
     // Unknown labels, keys of text and maps without a length are well-formed.
     assert!(IntrospectionResponse::parse(&bytes("BF 0A F5 1901F4 82 01 F6 61 78 A1 01 02 FF")).is_ok());
     assert!(Aif::parse(&[&[0x98, 65][..], &[0x82, 0x60, 0x00].repeat(65)].concat()).is_err());

@@ -98,12 +98,12 @@ impl<D: Devices> Introspection<'_, D> {
     }
 }
 
-/// Returns true if a request has the key that this profile needs. For EDHOC this is a public key on P-256. For OSCORE
+/// Returns true if a request has the key that this profile needs. For EDHOC this is a public key for ECDH on P-256. For OSCORE
 /// the request has no key, or only the identifier of an existing key.
 fn has_right_key(profile: Profile, req_cnf: Option<&Confirmation>) -> bool {
     let is_public = |key: &CoseKey| matches!(&key.material, Material::Ec2 { curve: P_256, x, y } if [x, y].iter().all(|coordinate| coordinate.len() == COORDINATE));
     match req_cnf {
-        Some(Confirmation::Key(key)) => profile == Profile::COAP_EDHOC_OSCORE && is_public(key),
+        Some(Confirmation::Key(key)) => profile == Profile::COAP_EDHOC_OSCORE && is_public(key) && key.is_for_ecdh(),
         Some(Confirmation::Osc(_)) => false,
         Some(Confirmation::Kid(_)) | None => profile == Profile::COAP_OSCORE,
     }

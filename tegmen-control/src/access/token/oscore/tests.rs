@@ -144,6 +144,18 @@ fn a_token_for_edhoc_has_the_public_key_of_the_client() {
     assert_eq!(claims.cnf, Some(public_key(1, 32)));
 }
 
+/// A key is used only for the algorithm that it names (RFC 9052, section 7.1). EDHOC uses it for ECDH.
+#[test]
+fn a_key_for_another_algorithm_is_refused() {
+    let mut scene = Scene::new();
+    for (algorithm, expected) in [(-27, None), (-25, None), (-7, Some(Reason::OwnKey)), (-26, Some(Reason::OwnKey))] {
+        let Confirmation::Key(key) = public_key(1, 32) else { panic!("a key") };
+        let key = Confirmation::Key(CoseKey { algorithm: Some(algorithm), ..key });
+        let outcome = scene.ask("display tag:display", &request("lock", "/temp", Some(key)));
+        assert_eq!(outcome.refused, expected, "{algorithm}");
+    }
+}
+
 #[test]
 fn a_key_that_the_client_does_not_have_is_refused() {
     let mut scene = Scene::new();
