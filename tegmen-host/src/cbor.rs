@@ -11,6 +11,8 @@ use zeroize::{Zeroize as _, Zeroizing};
 pub const MAX_MESSAGE: usize = 4096;
 /// Maximum number of entries of one map.
 const MAX_ENTRIES: usize = 64;
+/// Maximum number of levels of a value that is skipped.
+const MAX_DEPTH: u8 = 32;
 
 /// The reason why bytes are not a valid message. A server answers such bytes with 4.00 and `invalid_request`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -18,7 +20,8 @@ pub enum Malformed {
     /// The bytes are not well-formed CBOR, or a value has the wrong type.
     #[error("no well-formed message")]
     Syntax,
-    /// The message is longer than [`MAX_MESSAGE`], or a map has more than 64 entries.
+    /// The message is longer than [`MAX_MESSAGE`], a map has more than 64 entries, or an unknown value has more than 32
+    /// levels.
     #[error("the message is too long")]
     TooLong,
     /// The parameter with this label occurs twice.
@@ -93,8 +96,8 @@ pub fn read_map<'b>(
         }
         if !is_integer(decoder.datatype()?) {
             // A key of text has no number in any registry.
-            decoder.skip()?;
-            decoder.skip()?;
+            skip(decoder, MAX_DEPTH)?;
+            skip(decoder, MAX_DEPTH)?;
             continue;
         }
         let label = decoder.i64()?;
@@ -113,10 +116,48 @@ pub fn read_map<'b>(
             return Err(Malformed::Repeated(label));
         }
         if !take(label, decoder)? {
-            decoder.skip()?;
+            skip(decoder, MAX_DEPTH)?;
         }
     }
     Ok(())
+}
+
+/// Skips a value of at most `depth` levels. Refuses the code for the end of an item in place of a value, and a simple
+/// value below 32 in two bytes (RFC 8949, sections 3 and 3.3).
+fn skip(decoder: &mut Decoder<'_>, depth: u8) -> Result<(), Malformed> {
+    let inner = depth.checked_sub(1).ok_or(Malformed::TooLong)?;
+    let start = decoder.position();
+    match decoder.datatype()? {
+        Type::Array | Type::ArrayIndef => read_array(decoder, |decoder| skip(decoder, inner)),
+        Type::Map | Type::MapIndef => {
+            let pair = |decoder: &mut Decoder<'_>| skip(decoder, inner).and_then(|()| skip(decoder, inner));
+            match decoder.map()? {
+                Some(len) => (0..len).try_for_each(|_| pair(decoder)),
+                None => until_break(decoder, pair),
+            }
+        }
+        Type::Tag => {
+            decoder.tag()?;
+            skip(decoder, inner)
+        }
+        Type::Break => Err(Malformed::Syntax),
+        Type::Simple if decoder.simple()? < 32 && decoder.position() > start.saturating_add(1) => {
+            Err(Malformed::Syntax)
+        }
+        Type::Simple => Ok(()),
+        _ => Ok(decoder.skip()?),
+    }
+}
+
+/// Calls `take` for each part of an item of indefinite length.
+fn until_break<'b>(
+    decoder: &mut Decoder<'b>,
+    mut take: impl FnMut(&mut Decoder<'b>) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
+    while decoder.datatype()? != Type::Break {
+        take(decoder)?;
+    }
+    Ok(decoder.skip()?)
 }
 
 /// Reads an array, and calls `take` for each element.
@@ -130,12 +171,7 @@ pub fn read_array<'b>(
     match decoder.array()? {
         // Each element has a byte at least, so the end of the bytes ends this loop.
         Some(len) => (0..len).try_for_each(|_| take(decoder)),
-        None => {
-            while decoder.datatype()? != Type::Break {
-                take(decoder)?;
-            }
-            Ok(decoder.skip()?)
-        }
+        None => until_break(decoder, take),
     }
 }
 

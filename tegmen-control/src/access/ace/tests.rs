@@ -128,6 +128,15 @@ fn a_message_that_is_none_is_refused_with_the_parameter() {
         ("A2 0A F5 08 A1 01 A2 01 09 20 41 00", Malformed::Value(1)),
         ("A2 0A F5 08 A1 01 A2 01 04 20 01", Malformed::Missing(-1)),
         ("BB FFFFFFFFFFFFFFFF 0A F5", Malformed::Syntax),
+        // The end of an item, and a simple value below 32 in two bytes, in values that are skipped.
+        ("A2 0A F5 1901F4 FF", Malformed::Syntax),
+        ("A2 0A F5 1901F4 82 01 FF", Malformed::Syntax),
+        ("A2 0A F5 1901F4 A1 01 FF", Malformed::Syntax),
+        ("A2 0A F5 1901F4 BF 01 FF", Malformed::Syntax),
+        ("A2 0A F5 1901F4 C1 FF", Malformed::Syntax),
+        ("A2 0A F5 61 78 FF", Malformed::Syntax),
+        ("A2 0A F5 1901F4 F8 1F", Malformed::Syntax),
+        ("A2 0A F5 1901F4 9F F8 00 FF", Malformed::Syntax),
         // The key_ops of a public key.
         ("A2 0A F5 08 A1 01 A5 01 02 20 01 21 41 01 22 41 01 04 81 02", Malformed::Value(4)),
         ("A2 0A F5 08 A1 01 A5 01 02 20 01 21 41 01 22 41 01 04 61 78", Malformed::Syntax),
@@ -139,6 +148,10 @@ fn a_message_that_is_none_is_refused_with_the_parameter() {
     assert_eq!(IntrospectionResponse::parse(&many), Err(Malformed::TooLong));
     assert!(IntrospectionResponse::parse(&bytes("A2 0A F5 08 A1 01 A5 01 02 20 01 21 41 01 22 41 01 04 80")).is_ok());
     assert!(IntrospectionResponse::parse(&bytes("A2 0A F5 08 A1 01 A3 01 04 20 41 01 04 82 01 02")).is_ok());
+    assert!(
+        IntrospectionResponse::parse(&bytes("A2 0A F5 1901F4 86 F8 20 F6 9F 01 FF BF 01 02 FF C1 00 5F 41 00 FF"))
+            .is_ok()
+    );
     // Unknown labels, keys of text and maps without a length are well-formed.
     assert!(IntrospectionResponse::parse(&bytes("BF 0A F5 1901F4 82 01 F6 61 78 A1 01 02 FF")).is_ok());
     assert!(Aif::parse(&[&[0x98, 65][..], &[0x82, 0x60, 0x00].repeat(65)].concat()).is_err());
