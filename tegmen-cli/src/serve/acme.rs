@@ -121,6 +121,7 @@ impl OfAcme {
         }
         let key = files::read_secret(&draft)?;
         let chain = self.authority.certificate(account, device, &key, &self.answers).await?;
+        only_certificates(&chain)?;
         let both = zeroize::Zeroizing::new([key.as_str(), "\n", &chain].concat());
         let file = self.file(device);
         let taken = beside(&file, "obtained");
@@ -182,6 +183,19 @@ struct Held {
     due: SystemTime,
 }
 
+/// Verifies that a chain in PEM has nothing else than certificates (RFC 8555, section 11.4). The error names the first
+/// other part.
+fn only_certificates(chain: &str) -> Result<(), String> {
+    let mut labels = chain.split("-----BEGIN").skip(1).map(|part| part.split("-----").next().unwrap_or(part));
+    match labels.find(|label| *label != " CERTIFICATE") {
+        Some(other) => {
+            let other: String = other.trim().chars().take(40).collect();
+            Err(format!("the authority sent {other:?} in the chain of certificates"))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Returns the time at which a certificate that is valid from `begin` to `end` is renewed.
 fn renewal(begin: SystemTime, end: SystemTime) -> SystemTime {
     let third = end.duration_since(begin).unwrap_or_default() / 3;
@@ -216,3 +230,6 @@ impl Certificates for OfAcme {
         self.devices().get(device)?.problem.clone()
     }
 }
+
+#[cfg(test)]
+mod tests;
