@@ -183,7 +183,7 @@ struct Held {
     due: SystemTime,
 }
 
-/// Verifies that a chain in PEM has nothing else than certificates (RFC 8555, section 11.4). The error names the first
+/// Verifies that a chain in PEM contains only certificates (RFC 8555, section 11.4). The error names the first
 /// other part.
 fn only_certificates(chain: &str) -> Result<(), String> {
     let mut labels = chain.split("-----BEGIN").skip(1).map(|part| part.split("-----").next().unwrap_or(part));
