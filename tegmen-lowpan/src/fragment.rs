@@ -121,9 +121,6 @@ struct Slot<const BYTES: usize> {
     checksum_elided: bool,
     /// One bit for each unit of eight bytes in the packet. The bit is 1 if the unit has arrived.
     have: [u32; UNITS / 32],
-    /// One bit for each unit. The bit is 1 if a fragment begins with the unit. It has no meaning if the unit has not
-    /// arrived.
-    begins: [u32; UNITS / 32],
     bytes: [u8; BYTES],
 }
 
@@ -135,7 +132,6 @@ impl<const BYTES: usize> Slot<BYTES> {
         len: 0,
         checksum_elided: false,
         have: [0; UNITS / 32],
-        begins: [0; UNITS / 32],
         bytes: [0; BYTES],
     };
 }
@@ -289,24 +285,27 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         let end = written.saturating_add(payload.len());
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         slot.checksum_elided |= elided;
-        self.mark(index, 0, end)?;
-        let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
-        copy(&mut slot.bytes, headers.get(..written).unwrap_or(&[]))?;
-        copy(slot.bytes.get_mut(written..).ok_or(FragmentError::TooLong)?, payload)?;
+        if self.mark(index, 0, end)? {
+            let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
+            copy(&mut slot.bytes, headers.get(..written).unwrap_or(&[]))?;
+            copy(slot.bytes.get_mut(written..).ok_or(FragmentError::TooLong)?, payload)?;
+        }
         Ok(index)
     }
 
     fn put(&mut self, index: usize, offset: usize, bytes: &[u8]) -> Result<(), FragmentError> {
-        self.mark(index, offset, offset.saturating_add(bytes.len()))?;
-        let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
-        Ok(copy(slot.bytes.get_mut(offset..).ok_or(FragmentError::TooLong)?, bytes)?)
+        if self.mark(index, offset, offset.saturating_add(bytes.len()))? {
+            let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
+            copy(slot.bytes.get_mut(offset..).ok_or(FragmentError::TooLong)?, bytes)?;
+        }
+        Ok(())
     }
 
-    /// Records that the bytes from `start` to `end` have arrived. Accepts a repeated fragment. Drops the packet if the
-    /// fragment overlaps another fragment that has another offset or size, or if its end is after the end of the
-    /// packet. Also drops the packet if a fragment other than the last ends at an offset that is not a multiple of eight
-    /// (RFC 4944, section 5.3).
-    fn mark(&mut self, index: usize, start: usize, end: usize) -> Result<(), FragmentError> {
+    /// Records that the bytes from `start` to `end` have arrived. Returns false if all of them had arrived before: the
+    /// caller then must not copy the bytes, because the bytes that came first count. Drops the packet if the fragment
+    /// overlaps other fragments only in part, or if its end is after the end of the packet. Also drops the packet if a
+    /// fragment other than the last ends at an offset that is not a multiple of eight (RFC 4944, section 5.3).
+    fn mark(&mut self, index: usize, start: usize, end: usize) -> Result<bool, FragmentError> {
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         let len = usize::from(slot.len);
         if end <= start || end > len || (end < len && end & 7 != 0) {
@@ -314,23 +313,17 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
             return Err(FragmentError::Contradicts);
         }
         let (mut new, mut old) = (false, false);
-        let (first, next) = (start >> 3, end.div_ceil(8));
-        for unit in first..next {
-            let words = slot.have.get_mut(unit >> 5).zip(slot.begins.get_mut(unit >> 5));
-            let Some((have, begins)) = words else { continue };
-            let bit = bit(unit);
-            let begin = if unit == first { bit } else { 0 };
-            (new, old) = (new | (*have & bit == 0 || *begins & bit != begin), old | (*have & bit != 0));
-            *have |= bit;
-            *begins = *begins & !bit | begin;
+        for unit in (start >> 3)..end.div_ceil(8) {
+            let Some(word) = slot.have.get_mut(unit >> 5) else { continue };
+            let bit = 1u32.wrapping_shl(unit as u32 & 31);
+            (new, old) = (new | (*word & bit == 0), old | (*word & bit != 0));
+            *word |= bit;
         }
-        // A fragment that has arrived extends beyond the end of this one.
-        let extends = is_set(&slot.have, next) && !is_set(&slot.begins, next);
-        if new && old || extends {
+        if new && old {
             slot.since = Instant::NEVER;
             return Err(FragmentError::Contradicts);
         }
-        Ok(())
+        Ok(new)
     }
 
     /// Returns the index of the slot for the packet to which a fragment belongs. If no slot has this packet yet, takes
@@ -371,7 +364,9 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     fn complete(&mut self, index: usize) -> Option<&mut [u8]> {
         let slot = self.slots.get_mut(index)?;
         let units = usize::from(slot.len).div_ceil(8);
-        if !(0..units).all(|unit| is_set(&slot.have, unit)) {
+        let whole = (0..units)
+            .all(|unit| slot.have.get(unit >> 5).is_some_and(|word| word & 1u32.wrapping_shl(unit as u32 & 31) != 0));
+        if !whole {
             return None;
         }
         slot.since = Instant::NEVER;
@@ -394,9 +389,9 @@ pub enum FragmentError {
     Headers(iphc::HeaderError),
     /// The packet is longer than a slot.
     TooLong,
-    /// The fragment contradicts its packet: it overlaps another fragment that has another offset or size, ends after the
-    /// packet, or ends at an offset that is not a multiple of eight without being the last fragment. Or the packet is
-    /// shorter than an IPv6 header.
+    /// The fragment contradicts its packet: it overlaps other fragments only in part, ends after the packet, or ends at
+    /// an offset that is not a multiple of eight without being the last fragment. Or the packet is shorter than an IPv6
+    /// header.
     Contradicts,
 }
 
@@ -443,15 +438,6 @@ const HEADERS_LEN: usize = 48;
 /// Returns the time from `since` to `now` in microseconds. A [`Duration`] would need a division of 64 bits.
 const fn age(now: Instant, since: Instant) -> u64 {
     now.as_micros().saturating_sub(since.as_micros())
-}
-
-/// Returns the bit of this unit in its word.
-const fn bit(unit: usize) -> u32 {
-    1u32.wrapping_shl(unit as u32 & 31)
-}
-
-fn is_set(words: &[u32; UNITS / 32], unit: usize) -> bool {
-    words.get(unit >> 5).is_some_and(|word| word & bit(unit) != 0)
 }
 
 /// Copies `from` to the front of `to`. Copies nothing if `from` is longer than `to`.
