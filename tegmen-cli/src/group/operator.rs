@@ -121,8 +121,8 @@ pub(super) struct Create {
     /// The group has space for 2^N members.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=23))]
     levels: u8,
-    /// Maximum number of members that send at the same time. One key may protect only a limited number of records, and
-    /// all senders share this limit.
+    /// Maximum number of senders that the group has at any time. One key may protect only a limited number of records,
+    /// and all senders share this limit.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     senders: u16,
     /// Number of the last epoch of the group, after which the group cannot change any more. Each change begins an

@@ -97,8 +97,9 @@ pub(super) enum Room {
     /// The request waits for the response to an equal request, which the proxy has already sent to the origin. The
     /// value is the number of the earlier request.
     Joins(u64),
-    /// No equal request waits, or only one that may pass fewer proxies. The response to such an earlier request can be
-    /// 5.08 although this request can reach the origin, so later requests wait for this request.
+    /// No equal request waits, or only an earlier request with a lower Hop-Limit (RFC 8768). The earlier request can get
+    /// the response 5.08 although this request reaches the origin. So the proxy sends this request to the origin, and
+    /// later equal requests wait for its response.
     Begins,
     /// The proxy sends the request to the origin separately. An equal request already waits, but that earlier request
     /// may pass more proxies than this request (RFC 8768). In a loop of proxies, the earlier request can pass all

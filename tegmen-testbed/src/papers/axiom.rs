@@ -3,8 +3,8 @@
 //! The plan compares five schemes. A scheme is a protocol with which a sender sends a request to a group and receives
 //! the responses. Each mote runs the CoAP node of the core library. The schemes are: plain CoAP to each member, plain
 //! CoAP to all members at once, DTLS to each member, the protocol of draft-keoh-dice-multicast-security, and Axiom. The
-//! losses of the links, the lengths of payloads and the time of the operating system were chosen with plain CoAP alone,
-//! before the other schemes ran (`plans/axiom.toml`).
+//! losses of the links, the lengths of payloads, and the time that the operating system needs for each datagram were
+//! chosen with plain CoAP alone, before the other schemes ran (`plans/axiom.toml`).
 
 mod conclusions;
 mod controller;

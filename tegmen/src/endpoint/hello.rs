@@ -316,10 +316,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         Ok(0)
     }
 
-    /// Returns true if a session or a handshake in progress began with this ClientHello. If our flight of that
-    /// handshake was lost, it is then sent again. If a handshake in progress began with another ClientHello of this
-    /// client, removes that handshake and returns false. An older session on the same path remains until the new
-    /// handshake is complete.
+    /// Returns true if a session or a handshake in progress began with this ClientHello. If the client has not answered
+    /// our flight of that handshake, this function schedules the flight again. If a handshake in progress began with
+    /// another ClientHello of this client, removes that handshake and returns false. An older session on the same path
+    /// remains until the new handshake is complete.
     #[inline(always)]
     fn began_before<C>(
         &mut self,

@@ -4,8 +4,8 @@ use crate::identity::{Identity, SenderId};
 use crate::time::{Duration, Instant};
 use core::convert::Infallible;
 
-/// The time after which a member must register again. Within this time, a server must find out whether a client is
-/// still interested (RFC 7641, section 4.5).
+/// The time after which a member that observes a resource must register again. Within this time, a server must find
+/// out whether the client is still interested (RFC 7641, section 4.5).
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time for which a registration of an earlier epoch remains valid. It begins with the first notification in a new
 /// epoch.
