@@ -40,8 +40,8 @@ pub struct TokenPeer {
 }
 
 /// A function that takes the identification of a credential. It returns the clients that posted tokens with such a
-/// credential. A kid can identify several clients: `T` is then a vector.
-pub type FindTokenPeer<T = Option<TokenPeer>> = dyn Fn(&CredentialId<'_>) -> T + Send + Sync;
+/// credential. A kid can identify several clients.
+pub type FindTokenPeer = dyn Fn(&CredentialId<'_>) -> Vec<TokenPeer> + Send + Sync;
 
 /// The counts of a responder.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -61,7 +61,7 @@ struct Shared {
     crypto: Mutex<HostCrypto>,
     contexts: AgreedContexts,
     /// The function that finds the owners of credentials that are not in `peers`.
-    tokens: OnceLock<Box<FindTokenPeer<Vec<TokenPeer>>>>,
+    tokens: OnceLock<Box<FindTokenPeer>>,
     work: SyncSender<Work>,
 }
 
@@ -133,8 +133,8 @@ impl EdhocServer {
 
     /// Makes the responder also accept clients that posted tokens, in addition to its configured peers. A second call
     /// has no effect.
-    pub fn accept_tokens<T: IntoIterator<Item = TokenPeer> + 'static>(&self, find: Box<FindTokenPeer<T>>) {
-        let _ = self.0.tokens.set(Box::new(move |id| find(id).into_iter().collect()));
+    pub fn accept_tokens(&self, find: Box<FindTokenPeer>) {
+        let _ = self.0.tokens.set(find);
     }
 
     /// Returns the counts.
