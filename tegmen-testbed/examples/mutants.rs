@@ -227,7 +227,9 @@ fn chosen(target: &str) -> Result<Vec<Vec<String>>, String> {
             found.push(["-p", &package, "--test", target].map(str::to_owned).to_vec());
         }
         if package.replace('-', "_") == target {
-            found.push(["-p", &package, "--lib"].map(str::to_owned).to_vec());
+            // The command has no library: its unit tests are in its binary.
+            let unit_tests = if path.join("src/lib.rs").exists() { "--lib" } else { "--bins" };
+            found.push(["-p", &package, unit_tests].map(str::to_owned).to_vec());
         }
     }
     if found.is_empty() { Err(format!("there is no target {target}")) } else { Ok(found) }
