@@ -441,15 +441,18 @@ impl Session {
 
 /// Returns the address of the server of `uri`, and then `config` with the name that the server must prove.
 async fn resolve(uri: &Uri, config: ClientConfig) -> Result<(SocketAddr, ClientConfig), ClientError> {
-    let resolve = |source| match uri.host.split_once('%') {
-        Some((ip, interface)) if ip.parse::<std::net::IpAddr>().is_ok() => {
-            ClientError::Interface { host: uri.host.clone(), interface: interface.to_owned() }
-        }
-        _ => ClientError::Resolve { host: uri.host.clone(), source },
+    // An interface of this host is no part of the address that a certificate contains.
+    let (name, interface) = match uri.host.split_once('%') {
+        Some((ip, interface)) if ip.parse::<std::net::IpAddr>().is_ok() => (ip, Some(interface)),
+        _ => (&*uri.host, None),
     };
-    let remote = crate::udp::resolve(&uri.host, uri.port).await.map_err(resolve)?;
+    let refused = |source| match interface {
+        Some(interface) => ClientError::Interface { host: uri.host.clone(), interface: interface.to_owned() },
+        None => ClientError::Resolve { host: uri.host.clone(), source },
+    };
+    let remote = crate::udp::resolve(&uri.host, uri.port).await.map_err(refused)?;
     // The name that was asked for is the one that the server must have (RFC 7252, section 9.1.3.3).
-    Ok((remote, with_name(config, &uri.host)))
+    Ok((remote, with_name(config, name)))
 }
 
 /// Returns `config` with a name that the server must have: the name that `config` already contains, or otherwise
@@ -461,3 +464,6 @@ fn with_name(mut config: ClientConfig, name: impl ToString) -> ClientConfig {
     }
     config
 }
+
+#[cfg(test)]
+mod tests;
