@@ -10,6 +10,7 @@ use crate::clock;
 use crate::etag::etag;
 use crate::image::ImageId;
 use crate::server::{Application, Notifier, Reply, Request};
+use crate::uri::encoded_path;
 use files::{Files, Trouble};
 use image::Taken;
 use std::collections::BTreeMap;
@@ -238,7 +239,8 @@ impl Resources {
 
     /// Lists the resources (RFC 6690).
     fn list(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-        let listed = self.listed();
+        let mut listed = self.listed();
+        listed.iter_mut().for_each(|listed| listed.path = encoded_path(&listed.path));
         let links = listed.iter().map(|ListedPath { path, resource_type, content_format, observable }| Link {
             path,
             resource_type,

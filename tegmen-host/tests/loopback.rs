@@ -25,6 +25,7 @@ impl Running {
     fn start(credentials: &Credentials, config: ServerConfig) -> Self {
         let resources = Resources::new([
             ("value".to_owned(), Resource::value(b"first")),
+            ("a b/\u{e9}>".to_owned(), Resource::value(b"a path that a URI encodes")),
             ("blink".to_owned(), Resource::Blink(Arc::default())),
             ("slow".to_owned(), Resource::Command(vec!["sh".into(), "-c".into(), "sleep 0.3; echo late".into()])),
             ("broken".to_owned(), Resource::Command(vec!["/no/such/program".into()])),
@@ -116,7 +117,8 @@ async fn requests_over_dtls_and_in_clear() {
         assert_eq!(ask(&client, Code::DELETE, "value", b"").await.code, Code::METHOD_NOT_ALLOWED);
         let links = ask(&client, Code::GET, ".well-known/core", b"").await;
         assert_eq!(links.content_format(), Some(40));
-        assert!(String::from_utf8_lossy(&links.payload).contains("</blink>;rt=\"blink\""));
+        let links = String::from_utf8_lossy(&links.payload);
+        assert!(links.contains("</blink>;rt=\"blink\"") && links.contains("</a%20b/%C3%A9%3E>"), "{links}");
         client.close();
     }
     assert!(running.heard("Established"));

@@ -111,6 +111,7 @@ fn the_exact_path_comes_first_and_then_the_longest_beginning() {
 #[test]
 fn an_unknown_path_is_4_04_and_an_unknown_method_4_05() {
     let router = named(named(Router::new(), Code::GET, "/temp", "21.5"), Code::POST, "/log/*", "written");
+    let router = named(router, Code::GET, "/a b/\u{e9}>", "a path that a URI encodes");
     let router = router.get("/sum", |request, response| {
         let query = request.query()?;
         let number = |name| query.get(name).and_then(|text| text.parse::<u32>().ok()).ok_or(Code::BAD_REQUEST);
@@ -131,7 +132,7 @@ fn an_unknown_path_is_4_04_and_an_unknown_method_4_05() {
         assert_eq!(client.ask(method, path).0, code, "{} {path}", method.name());
     }
     assert_eq!(client.ask(Code::GET, "/sum?b=3&a=4").1, "7");
-    assert_eq!(client.ask(Code::GET, "/.well-known/core").1, "</sum>,</temp>");
+    assert_eq!(client.ask(Code::GET, "/.well-known/core").1, "</a%20b/%C3%A9%3E>,</sum>,</temp>");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Routes of a server: handlers by path and method.
 
 use super::{Application, Request, VirtualHosts};
+use crate::uri::encoded_path;
 use std::sync::Arc;
 use tegmen::coap::handler::USUAL_OPTIONS;
 use tegmen::coap::link::{self, Link};
@@ -144,11 +145,9 @@ impl Router {
     /// Lists the exact paths (RFC 6690).
     fn list(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let exact = self.routes.iter().filter(|route| !route.below && !route.path.is_empty());
-        let link = |route| {
-            let Route { path, .. }: &Route = route;
-            Link { path, resource_type: "", content_format: None, observable: false }
-        };
-        link::respond(request.authorized(), response, exact.map(link))
+        let paths: Vec<_> = exact.map(|route| encoded_path(&route.path)).collect();
+        let link = |path| Link { path, resource_type: "", content_format: None, observable: false };
+        link::respond(request.authorized(), response, paths.iter().map(String::as_str).map(link))
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) const CONTENT_FORMAT: u32 = 40;
 /// One entry in the list of resources.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Link<'a> {
-    /// Path of the resource, without the leading slash.
+    /// Path of the resource, without the leading slash, and percent-encoded as in a URI (RFC 3986, section 3.3).
     pub path: &'a str,
     /// Resource types (`rt`), separated by spaces; empty if the resource has no type.
     pub resource_type: &'a str,
@@ -28,7 +28,7 @@ impl Link<'_> {
         let Ok(query) = core::str::from_utf8(query) else { return false };
         let Some((name, wanted)) = query.split_once('=') else { return false };
         match name {
-            "href" => fits(core::iter::once(b'/').chain(encoded(self.path)), wanted),
+            "href" => fits(core::iter::once(b'/').chain(self.path.bytes()), wanted),
             "rt" => self.resource_type.split(' ').any(|one| !one.is_empty() && fits(one.bytes(), wanted)),
             "ct" => self.content_format.is_some_and(|format| fits(decimal(format), wanted)),
             _ => false,
@@ -42,21 +42,6 @@ fn fits(mut value: impl Iterator<Item = u8>, wanted: &str) -> bool {
         Some(prefix) => prefix.bytes().all(|byte| value.next() == Some(byte)),
         None => value.eq(wanted.bytes()),
     }
-}
-
-/// Returns a path in the form of a URI (RFC 3986, section 3.3). Every byte that a segment must encode becomes `%XX`. On
-/// hosts, `tegmen_host::uri::encoded_path` returns the same text as a `String`.
-fn encoded(path: &str) -> impl Iterator<Item = u8> {
-    path.bytes().flat_map(|byte| {
-        let is_plain = byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte);
-        let (bytes, len) = if is_plain { ([byte, 0, 0], 1) } else { ([b'%', digit(byte >> 4), digit(byte & 15)], 3) };
-        bytes.into_iter().take(len)
-    })
-}
-
-/// Returns a hexadecimal digit in upper case.
-const fn digit(value: u8) -> u8 {
-    if value < 10 { b'0'.wrapping_add(value) } else { b'A'.wrapping_sub(10).wrapping_add(value) }
 }
 
 /// Responds to a GET of `/.well-known/core`. The response lists the links that match every query of the request.
@@ -81,7 +66,7 @@ pub fn respond<'l>(
     for link in links.filter(wanted) {
         response.payload(separator)?;
         response.payload(b"/")?;
-        write(response, encoded(link.path))?;
+        response.payload(link.path.as_bytes())?;
         response.payload(b">")?;
         if !link.resource_type.is_empty() {
             response.payload(b";rt=\"")?;

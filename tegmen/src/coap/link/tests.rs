@@ -11,8 +11,7 @@ const LINKS: [Link<'static>; 5] = [
     Link { path: "sensors/light", resource_type: "light-lux", content_format: Some(65535), observable: true },
     Link { path: "blink", resource_type: "", content_format: None, observable: false },
     Link { path: "t", resource_type: "sensor", content_format: Some(50), observable: false },
-    // The path of a URI must encode some characters of this path.
-    Link { path: "a b/\u{e9}>%2f,c", resource_type: "", content_format: None, observable: false },
+    Link { path: "a%20b/%C3%A9%3E%252f,c", resource_type: "", content_format: None, observable: false },
 ];
 
 struct WellKnown;
