@@ -70,7 +70,7 @@ const LABELS: [&str; 15] = ["bver", "bn", "bt", "bu", "bv", "bs", "n", "u", "v",
 /// Checks the records of a pack in their order. The bool is true if the record also has a field with an unknown label.
 /// Such a field can contain the value of the record. In an error, the first record has the number 1.
 fn check<'r>(records: impl IntoIterator<Item = (&'r Record, bool)>) -> Result<(), SenmlError> {
-    let (mut version, mut base) = (None, "");
+    let (mut version, mut base) = (None, Base::default());
     for ((record, has_unknown), number) in records.into_iter().zip(1..) {
         let refused = |why: String| SenmlError(format!("record {number}: {why}"));
         // RFC 8428, section 4.4.
@@ -78,38 +78,56 @@ fn check<'r>(records: impl IntoIterator<Item = (&'r Record, bool)>) -> Result<()
         if own > VERSION {
             return Err(refused(format!("version {own} is later than {VERSION}")));
         }
-        if *version.get_or_insert(own) != own {
-            return Err(refused(format!("version {own} is not that of the records before it")));
+        let first = *version.get_or_insert(own);
+        if first != own {
+            return Err(refused(format!("version {own} differs from version {first} of the first record")));
         }
-        base = record.bn.as_deref().unwrap_or(base);
-        check_measurement(record, base, has_unknown).map_err(refused)?;
+        if let Some(name) = record.bn.as_deref() {
+            base = Base { name, is_allowed: has_allowed_characters(name) };
+        }
+        check_measurement(record, &base, has_unknown).map_err(refused)?;
     }
     Ok(())
 }
 
+/// A base name. Many records can have the same base name, so its characters are checked only once.
+#[derive(Default)]
+struct Base<'r> {
+    name: &'r str,
+    /// True if a name can have all characters of the base name.
+    is_allowed: bool,
+}
+
+/// Returns true if a name can have these characters (RFC 8428, section 4.5.1).
+fn has_allowed_characters(text: &str) -> bool {
+    text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-:./_".contains(letter))
+}
+
 /// Checks the number of values and the complete name of a record with this base name (RFC 8428, sections 4.2 and
 /// 4.5.1). A record that contains only base fields has neither a value nor a complete name, as in section 5.1.7.
-fn check_measurement(record: &Record, base: &str, has_unknown: bool) -> Result<(), String> {
+fn check_measurement(record: &Record, base: &Base<'_>, has_unknown: bool) -> Result<(), String> {
     let Record { n, u, v, vs, vb, vd, s, t, ut, .. } = record;
     let values = [v.is_some(), vs.is_some(), vb.is_some(), vd.is_some()].into_iter().filter(|there| *there).count();
     match values {
         0 if n.is_none() && u.is_none() && s.is_none() && t.is_none() && ut.is_none() => return Ok(()),
-        0 if s.is_none() && !has_unknown => return Err("it has neither a value nor a sum".to_owned()),
+        0 if s.is_none() && !has_unknown => return Err("there is neither a value nor a sum".to_owned()),
         0 | 1 => {}
-        _ => return Err(format!("it has {values} values")),
+        _ => return Err(format!("there are {values} values")),
     }
     if vd.as_deref().is_some_and(|data| from_base64url(data).is_none()) {
-        return Err("its data value is not in base64url".to_owned());
+        return Err("the data value is not in base64url".to_owned());
     }
-    let name = base.to_owned() + n.as_deref().unwrap_or_default();
-    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "-:./_".contains(letter);
-    match name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(is_allowed) {
-        true => Ok(()),
-        false => Err(format!(
-            "the name {name:?} does not begin with a letter or a digit, or has a character other than letters, digits, \
-             -, :, ., / and _"
-        )),
+    let own = n.as_deref().unwrap_or_default();
+    let first = base.name.chars().chain(own.chars()).next();
+    let begins = first.is_some_and(|first| first.is_ascii_alphanumeric());
+    if begins && (base.is_allowed || base.name.is_empty()) && has_allowed_characters(own) {
+        return Ok(());
     }
+    Err(format!(
+        "the name {:?} does not begin with a letter or a digit, or has a character other than letters, digits, -, :, ., / \
+         and _",
+        base.name.to_owned() + own
+    ))
 }
 
 /// Checks the records that a reader has read, and returns them. The bool has the same meaning as in [`check`].

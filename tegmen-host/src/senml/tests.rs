@@ -115,12 +115,15 @@ fn a_record_has_one_value_or_a_sum() {
         both_ways(pack, Ok(()));
     }
     for regular in [r#""n":"a""#, r#""n":"a","bv":1,"bs":1"#, r#""u":"V""#, r#""t":1"#, r#""ut":1"#] {
-        both_ways(&format!(r#"[{{"bn":"a","v":1}},{{{regular}}}]"#), Err("record 2: it has neither a value nor a sum"));
+        both_ways(
+            &format!(r#"[{{"bn":"a","v":1}},{{{regular}}}]"#),
+            Err("record 2: there is neither a value nor a sum"),
+        );
     }
     let values = [r#""v":1"#, r#""vs":"a""#, r#""vb":true"#, r#""vd":"""#];
     for (place, one) in values.iter().enumerate() {
         for other in &values[..place] {
-            both_ways(&format!(r#"[{{"n":"a","s":1,{one},{other}}}]"#), Err("record 1: it has 2 values"));
+            both_ways(&format!(r#"[{{"n":"a","s":1,{one},{other}}}]"#), Err("record 1: there are 2 values"));
         }
     }
     assert!(from_json(br#"[{"n":"a","v":null}]"#).is_err());
