@@ -35,7 +35,7 @@ impl Sender {
     /// error reports this.
     pub(super) fn open(&self) -> Result<(Membership, Uri), Failure> {
         let membership = open(&self.state)?;
-        // The commands print all other events by themselves.
+        // The commands print the other events themselves.
         membership.on_event(Arc::new(|group, event| {
             if event == MembershipEvent::Clash {
                 eprintln!("group {group}: {event}");

@@ -54,8 +54,8 @@ pub(super) struct Forward {
     /// Both neighbours need this option.
     #[arg(long)]
     reliable: bool,
-    /// Repeat an Interest up to N times, each time that the next hop does not answer within half a second. The
-    /// neighbour does not need this option.
+    /// Maximum number of times that the forwarder repeats an Interest to a next hop that does not answer within half a
+    /// second. The neighbour does not need this option.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..64))]
     retransmissions: u8,
     /// Let neighbours register prefixes, too. A neighbour can then attract the Interests for any name.

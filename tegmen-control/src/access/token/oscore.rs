@@ -98,8 +98,8 @@ impl<D: Devices> Introspection<'_, D> {
     }
 }
 
-/// Returns true if a request has the key that this profile needs. For EDHOC this is a public key for ECDH on P-256. For OSCORE
-/// the request has no key, or only the identifier of an existing key.
+/// Returns true if a request has the key that this profile needs. For EDHOC this is a public key for ECDH on P-256. For
+/// OSCORE the request has no key, or only the identifier of an existing key.
 fn has_right_key(profile: Profile, req_cnf: Option<&Confirmation>) -> bool {
     let is_public = |key: &CoseKey| matches!(&key.material, Material::Ec2 { curve: P_256, x, y } if [x, y].iter().all(|coordinate| coordinate.len() == COORDINATE));
     match req_cnf {
