@@ -25,7 +25,7 @@ use tegmen_control::{
 /// Lower limit for the rate of introspections, divided by the rate of plain GETs.
 const INTROSPECTIONS_MIN: f64 = 0.5;
 /// Number of requests that wait for an answer at the same time. Each comes from another peer.
-pub(crate) const AT_ONCE: u64 = 256;
+pub(crate) const AT_ONCE: u64 = 1024;
 const WARM_UP: Duration = Duration::from_millis(100);
 
 /// Measures three kinds of requests: plain GETs, and both kinds of introspections in [`Asked`]. In each pass the three

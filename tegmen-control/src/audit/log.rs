@@ -551,7 +551,7 @@ const MANY: usize = 8;
 /// saves time, because one synchronization of the file costs the same for one record and for many.
 const GATHERING_UNAWAITED: Duration = Duration::from_millis(50);
 /// If at least this number of records wait, they are written immediately, without a pause for further records.
-const MOST_GATHERED: usize = 256;
+const MOST_GATHERED: usize = 1024;
 
 /// Maximum number of bytes that stay allocated for a buffer of records or lines.
 const KEPT: usize = 1 << 20;

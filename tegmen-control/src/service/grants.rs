@@ -182,7 +182,7 @@ const MOST_WAITING: usize = 4096;
 /// If the last commit had fewer grants than this, the next grant does not wait for further grants.
 const MANY: usize = 8;
 /// If at least this number of grants wait, they are committed immediately, without a pause for further grants.
-const MOST_GATHERED: usize = 256;
+const MOST_GATHERED: usize = 1024;
 
 #[cfg(test)]
 mod tests;
