@@ -30,9 +30,9 @@ const PATIENCE: Duration = Duration::from_millis(2);
 /// Maximum time in milliseconds for which a commit waits for the clock. A commit waits if its revisions are higher than
 /// their pace allows at the present time. After the maximum time the commit fails, because the clock is wrong.
 const CLOCK_PATIENCE: u32 = 1000;
-/// Maximum memory of SQLite for pages, in KiB. Session identities are random, so sessions are spread over many
-/// pages.
-const CACHE_KIB: u32 = 65_536;
+/// Maximum memory of SQLite for pages, in KiB. After a commit that moved pages, SQLite examines all pages in this
+/// memory, so more memory makes commits slower.
+const CACHE_KIB: u32 = 8_192;
 /// The version of the tables. Tables of version 1 have only the sequence numbers of OSCORE contexts and of sessions.
 /// Version 2 indexes the rows of a lease in the order of their keys, and version 3 in the order of their revisions.
 pub(crate) const VERSION: i64 = 3;
