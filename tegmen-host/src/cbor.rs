@@ -76,11 +76,25 @@ pub fn read_message_of<'b>(
 /// [`Malformed`] if there is no valid map.
 pub fn read_map<'b>(
     decoder: &mut Decoder<'b>,
+    take: impl FnMut(i64, &mut Decoder<'b>) -> Result<bool, Malformed>,
+) -> Result<(), Malformed> {
+    // A key of text has no number in any registry.
+    read_map_with(decoder, skip_value, take)
+}
+
+/// Does the same as [`read_map`], and calls `read_key` for each key that is not an integer. The value of this key is
+/// skipped.
+///
+/// # Errors
+/// [`Malformed`] if there is no valid map.
+pub(crate) fn read_map_with<'b>(
+    decoder: &mut Decoder<'b>,
+    mut read_key: impl FnMut(&mut Decoder<'b>) -> Result<(), Malformed>,
     mut take: impl FnMut(i64, &mut Decoder<'b>) -> Result<bool, Malformed>,
 ) -> Result<(), Malformed> {
     let mut left = decoder.map()?;
     // The labels from 0 to 63, a bit for each, and the others.
-    let (mut seen, mut others): (u64, Vec<i64>) = (0, Vec::new());
+    let (mut seen, mut others): (u64, Vec<i128>) = (0, Vec::new());
     for entry in 0_usize.. {
         match &mut left {
             Some(0) => break,
@@ -95,12 +109,11 @@ pub fn read_map<'b>(
             return Err(Malformed::TooLong);
         }
         if !is_integer(decoder.datatype()?) {
-            // A key of text has no number in any registry.
-            skip(decoder, MAX_DEPTH)?;
-            skip(decoder, MAX_DEPTH)?;
+            read_key(decoder)?;
+            skip_value(decoder)?;
             continue;
         }
-        let label = decoder.i64()?;
+        let label: i128 = decoder.int()?.into();
         let is_repeated = match label {
             0..64 => {
                 let before = seen;
@@ -112,14 +125,25 @@ pub fn read_map<'b>(
                 others.iter().rev().skip(1).any(|other| *other == label)
             }
         };
+        // No registry has a label beyond 64 bits.
+        let known = i64::try_from(label).ok();
         if is_repeated {
-            return Err(Malformed::Repeated(label));
+            return Err(known.map_or(Malformed::Syntax, Malformed::Repeated));
         }
-        if !take(label, decoder)? {
-            skip(decoder, MAX_DEPTH)?;
+        let is_taken = known.map_or(Ok(false), |label| take(label, decoder))?;
+        if !is_taken {
+            skip_value(decoder)?;
         }
     }
     Ok(())
+}
+
+/// Skips a value of at most 32 levels, as [`read_message`] skips the value of an unknown label.
+///
+/// # Errors
+/// [`Malformed`] if there is no well-formed value, or if it has more levels.
+pub(crate) fn skip_value(decoder: &mut Decoder<'_>) -> Result<(), Malformed> {
+    skip(decoder, MAX_DEPTH)
 }
 
 /// Skips a value of at most `depth` levels. Refuses the code for the end of an item in place of a value, and a simple

@@ -1,12 +1,14 @@
 //! Concise problem details (RFC 9290): the description of an error, in a payload for programs and people.
 
-use crate::cbor::{Malformed, read_map};
-use minicbor::data::Type;
+use crate::cbor::{Malformed, nullable, read_array, read_message_of};
+use minicbor::data::{Tag, Type};
 use minicbor::{Decoder, Encoder};
 use std::fmt;
 
 /// The Content-Format application/concise-problem-details+cbor.
 pub const CONTENT_FORMAT: u16 = 257;
+/// The tag of a text with its language and direction (RFC 9290, appendix A).
+const TEXT_WITH_LANGUAGE: Tag = Tag::new(38);
 
 /// The description of a problem.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -58,38 +60,41 @@ impl Problem {
     /// # Errors
     /// [`NotAProblem`] if the payload is not valid, for example if a label occurs twice.
     pub fn from_cbor(bytes: &[u8]) -> Result<Self, NotAProblem> {
-        Self::read(&mut Decoder::new(bytes)).map_err(|_| NotAProblem)
-    }
-
-    fn read(decoder: &mut Decoder<'_>) -> Result<Self, Malformed> {
         let mut problem = Self::default();
-        read_map(decoder, |label, decoder| {
+        let read = read_message_of(bytes, usize::MAX, |label, decoder| {
             match label {
                 -1 => problem.title = Some(text(decoder)?),
                 -2 => problem.detail = Some(text(decoder)?),
-                -3 => problem.instance = Some(text(decoder)?),
+                -3 => problem.instance = Some(decoder.str()?.to_owned()),
                 -4 => problem.response_code = Some(decoder.u8()?),
                 _ => return Ok(false),
             }
             Ok(true)
-        })?;
-        Ok(problem)
+        });
+        read.map(|()| problem).map_err(|_| NotAProblem)
     }
 }
 
-/// Reads a text string, or the text of a tagged string with language and direction (tag 38).
-fn text(decoder: &mut Decoder<'_>) -> Result<String, minicbor::decode::Error> {
-    if decoder.datatype()? == Type::Tag {
-        decoder.tag()?;
-        let len = decoder.array()?.unwrap_or(0);
-        decoder.str()?;
-        let text = decoder.str()?.to_owned();
-        for _ in 2..len {
-            decoder.skip()?;
-        }
-        return Ok(text);
+/// Reads a text string, or the text of a tagged array with language, text, and perhaps the direction.
+fn text(decoder: &mut Decoder<'_>) -> Result<String, Malformed> {
+    if decoder.datatype()? != Type::Tag {
+        return Ok(decoder.str()?.to_owned());
     }
-    decoder.str().map(str::to_owned)
+    if decoder.tag()? != TEXT_WITH_LANGUAGE {
+        return Err(Malformed::Syntax);
+    }
+    let (mut text, mut count) = (None, 0_usize);
+    read_array(decoder, |decoder| {
+        match count {
+            0 => _ = decoder.str()?,
+            1 => text = Some(decoder.str()?.to_owned()),
+            2 => _ = nullable(decoder, Decoder::bool)?,
+            _ => return Err(Malformed::Syntax),
+        }
+        count = count.saturating_add(1);
+        Ok(())
+    })?;
+    text.ok_or(Malformed::Syntax)
 }
 
 impl fmt::Display for Problem {
