@@ -164,9 +164,7 @@ pub fn formats(data: &[u8]) {
     if let Ok(pack) = tegmen_host::senml::from_cbor(bytes)
         && let Ok(written) = tegmen_host::senml::to_cbor(&pack)
     {
-        let again = tegmen_host::senml::from_cbor(&written).expect("our own");
-        // NaN is not equal to itself.
-        assert_eq!(format!("{again:?}"), format!("{pack:?}"));
+        assert_eq!(tegmen_host::senml::from_cbor(&written).expect("our own"), pack);
     }
     if let Ok(problem) = tegmen_host::problem::Problem::from_cbor(bytes) {
         assert_eq!(tegmen_host::problem::Problem::from_cbor(&problem.to_cbor()), Ok(problem));

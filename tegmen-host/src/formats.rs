@@ -1,6 +1,7 @@
 //! Content-Formats by name, and the conversion of representations to text for people.
 
 use crate::{problem, senml};
+use tegmen_store::clock::now;
 
 /// A Content-Format of the IANA registry.
 struct Format {
@@ -56,8 +57,8 @@ pub fn show(format: Option<u32>, bytes: &[u8]) -> Option<String> {
             serde_json::to_string_pretty(&value).ok()
         }
         60 | 61 | 63 => Some(minicbor::display(bytes).to_string()),
-        110 => Some(senml::table(&senml::from_json(bytes).ok()?)),
-        112 => Some(senml::table(&senml::from_cbor(bytes).ok()?)),
+        110 => Some(senml::table(&senml::from_json(bytes).ok()?, now() as f64)),
+        112 => Some(senml::table(&senml::from_cbor(bytes).ok()?, now() as f64)),
         257 => problem::Problem::from_cbor(bytes).ok().map(|problem| problem.to_string()),
         _ => None,
     }

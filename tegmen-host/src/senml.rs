@@ -1,9 +1,12 @@
 //! Sensor Measurement Lists (RFC 8428): reads and writes packs in JSON and CBOR, and resolves their records.
 
+use crate::cbor::{Malformed, read_array, read_map_with, skip_value};
 use minicbor::data::{IanaTag, Type};
 use minicbor::{Decoder, Encoder};
-use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::cell::Cell;
+use std::fmt::{self, Write as _};
 
 /// One record of a pack, with the names of RFC 8428, table 1; `None` means that the field is absent.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
@@ -64,6 +67,9 @@ pub struct SenmlError(String);
 /// The version of SenML that RFC 8428 defines. A pack without a version has this version.
 const VERSION: u64 = 10;
 
+/// The first time that is in seconds since 1970, and not relative to the current time (RFC 8428, section 4.5.3).
+const FIRST_ABSOLUTE: f64 = 268_435_456.0;
+
 /// The labels of RFC 8428, table 1.
 const LABELS: [&str; 15] = ["bver", "bn", "bt", "bu", "bv", "bs", "n", "u", "v", "vs", "vb", "vd", "s", "t", "ut"];
 
@@ -75,12 +81,15 @@ fn check<'r>(records: impl IntoIterator<Item = (&'r Record, bool)>) -> Result<()
         let refused = |why: String| SenmlError(format!("record {number}: {why}"));
         // RFC 8428, section 4.4.
         let own = record.bver.or(version).unwrap_or(VERSION);
-        if own > VERSION {
-            return Err(refused(format!("version {own} is later than {VERSION}")));
+        if !(1..=VERSION).contains(&own) {
+            return Err(refused(format!("version {own} is not between 1 and {VERSION}")));
         }
         let first = *version.get_or_insert(own);
         if first != own {
             return Err(refused(format!("version {own} differs from version {first} of the first record")));
+        }
+        if !has_only_finite_numbers(record) {
+            return Err(refused("there is a number that is not finite".to_owned()));
         }
         if let Some(name) = record.bn.as_deref() {
             base = Base { name, is_allowed: has_allowed_characters(name) };
@@ -88,6 +97,12 @@ fn check<'r>(records: impl IntoIterator<Item = (&'r Record, bool)>) -> Result<()
         check_measurement(record, &base, has_unknown).map_err(refused)?;
     }
     Ok(())
+}
+
+/// Returns true if all numbers of a record are JSON numbers (RFC 8428, section 5).
+fn has_only_finite_numbers(record: &Record) -> bool {
+    let Record { bt, bv, bs, v, s, t, ut, .. } = record;
+    [bt, bv, bs, v, s, t, ut].into_iter().flatten().all(|number| number.is_finite())
 }
 
 /// A base name. Many records can have the same base name, so its characters are checked only once.
@@ -136,14 +151,43 @@ fn checked(records: Vec<(Record, bool)>) -> Result<Vec<Record>, SenmlError> {
     Ok(records.into_iter().map(|(record, _)| record).collect())
 }
 
+/// The fields of a record in JSON. Each field occurs once.
+struct Fields(serde_json::Map<String, serde_json::Value>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a record")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = serde_json::Map::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    if fields.contains_key(&name) {
+                        return Err(A::Error::custom(format_args!("field {name} comes twice")));
+                    }
+                    fields.insert(name, map.next_value()?);
+                }
+                Ok(Fields(fields))
+            }
+        }
+
+        deserializer.deserialize_map(Reader)
+    }
+}
+
 /// Reads a pack in JSON. Unknown fields are skipped unless their name ends in `_`.
 ///
 /// # Errors
 /// [`SenmlError`] if the pack is not valid.
 pub fn from_json(bytes: &[u8]) -> Result<Vec<Record>, SenmlError> {
-    let records: Vec<serde_json::Map<String, serde_json::Value>> =
-        serde_json::from_slice(bytes).map_err(|error| SenmlError(error.to_string()))?;
-    let read = |fields: serde_json::Map<String, serde_json::Value>| {
+    let records: Vec<Fields> = serde_json::from_slice(bytes).map_err(|error| SenmlError(error.to_string()))?;
+    let read = |Fields(fields)| {
         // RFC 8428, section 4.4.
         if let Some(name) = fields.keys().find(|name| name.ends_with('_')) {
             return Err(SenmlError(format!("field {name} must be understood")));
@@ -167,93 +211,100 @@ pub fn to_json(records: &[Record]) -> Result<Vec<u8>, SenmlError> {
 /// Reads a pack in CBOR (RFC 8428, section 6).
 ///
 /// # Errors
-/// [`SenmlError`] if the pack is not valid.
+/// [`SenmlError`] if the pack is not valid, or if bytes follow it.
 pub fn from_cbor(bytes: &[u8]) -> Result<Vec<Record>, SenmlError> {
-    checked(read_pack(&mut Decoder::new(bytes)).map_err(|error| SenmlError(error.to_string()))?)
-}
-
-fn read_pack(decoder: &mut Decoder<'_>) -> Result<Vec<(Record, bool)>, minicbor::decode::Error> {
-    let mut records = Vec::new();
-    let mut left = decoder.array()?;
-    while !is_end(decoder, &mut left)? {
-        let (mut record, mut has_unknown) = (Record::default(), false);
-        let mut fields = decoder.map()?;
-        while !is_end(decoder, &mut fields)? {
-            match label(decoder)? {
-                Some(-1) => record.bver = Some(decoder.u64()?),
-                Some(-2) => record.bn = Some(decoder.str()?.to_owned()),
-                Some(-3) => record.bt = Some(number(decoder)?),
-                Some(-4) => record.bu = Some(decoder.str()?.to_owned()),
-                Some(-5) => record.bv = Some(number(decoder)?),
-                Some(-6) => record.bs = Some(number(decoder)?),
-                Some(0) => record.n = Some(decoder.str()?.to_owned()),
-                Some(1) => record.u = Some(decoder.str()?.to_owned()),
-                Some(2) => record.v = Some(number(decoder)?),
-                Some(3) => record.vs = Some(decoder.str()?.to_owned()),
-                Some(4) => record.vb = Some(decoder.bool()?),
-                Some(5) => record.s = Some(number(decoder)?),
-                Some(6) => record.t = Some(number(decoder)?),
-                Some(7) => record.ut = Some(number(decoder)?),
-                Some(8) => record.vd = Some(base64url(decoder.bytes()?)),
+    let mut decoder = Decoder::new(bytes);
+    let (mut records, mut must_be_understood) = (Vec::new(), false);
+    let read = read_array(&mut decoder, |decoder| {
+        let (mut record, has_unknown) = (Record::default(), Cell::new(false));
+        let read_key = |decoder: &mut Decoder<'_>| {
+            has_unknown.set(true);
+            must_be_understood |= ends_in_underscore(decoder)?;
+            Ok(())
+        };
+        read_map_with(decoder, read_key, |label, decoder| {
+            match label {
+                -1 => record.bver = Some(decoder.u64()?),
+                -2 => record.bn = Some(decoder.str()?.to_owned()),
+                -3 => record.bt = Some(number(decoder)?),
+                -4 => record.bu = Some(decoder.str()?.to_owned()),
+                -5 => record.bv = Some(number(decoder)?),
+                -6 => record.bs = Some(number(decoder)?),
+                0 => record.n = Some(decoder.str()?.to_owned()),
+                1 => record.u = Some(decoder.str()?.to_owned()),
+                2 => record.v = Some(number(decoder)?),
+                3 => record.vs = Some(decoder.str()?.to_owned()),
+                4 => record.vb = Some(decoder.bool()?),
+                5 => record.s = Some(number(decoder)?),
+                6 => record.t = Some(number(decoder)?),
+                7 => record.ut = Some(number(decoder)?),
+                8 => record.vd = Some(base64url(decoder.bytes()?)),
                 _ => {
-                    decoder.skip()?;
-                    has_unknown = true;
+                    has_unknown.set(true);
+                    return Ok(false);
                 }
             }
-        }
-        records.push((record, has_unknown));
+            Ok(true)
+        })?;
+        records.push((record, has_unknown.get()));
+        Ok(())
+    });
+    read.map_err(|error| SenmlError(error.to_string()))?;
+    if must_be_understood {
+        return Err(SenmlError("there is a field that must be understood".to_owned()));
     }
-    Ok(records)
+    if decoder.position() < bytes.len() {
+        return Err(SenmlError("there are bytes after the pack".to_owned()));
+    }
+    checked(records)
 }
 
-/// Reads the label of a field. Returns `None` if the label is not an integer, because table 4 of RFC 8428 has only
-/// integers.
-fn label(decoder: &mut Decoder<'_>) -> Result<Option<i128>, minicbor::decode::Error> {
+/// Reads the label of a field that is not an integer. Table 4 of RFC 8428 has only integers. Returns true if the label
+/// is a text that ends in `_`: then a reader must understand the field.
+fn ends_in_underscore(decoder: &mut Decoder<'_>) -> Result<bool, Malformed> {
+    if !matches!(decoder.datatype()?, Type::String | Type::StringIndef) {
+        return skip_value(decoder).map(|()| false);
+    }
+    let mut last = None;
+    for part in decoder.str_iter()? {
+        last = part?.chars().next_back().or(last);
+    }
+    Ok(last == Some('_'))
+}
+
+fn number(decoder: &mut Decoder<'_>) -> Result<f64, Malformed> {
     match decoder.datatype()? {
-        Type::U8 | Type::U16 | Type::U32 | Type::U64 | Type::I8 | Type::I16 | Type::I32 | Type::I64 | Type::Int => {
-            Ok(Some(decoder.int()?.into()))
-        }
-        Type::String | Type::StringIndef => {
-            let mut last = None;
-            for part in decoder.str_iter()? {
-                last = part?.chars().next_back().or(last);
-            }
-            match last {
-                Some('_') => Err(minicbor::decode::Error::message("a field that must be understood")),
-                _ => Ok(None),
-            }
-        }
-        _ => decoder.skip().map(|()| None),
-    }
-}
-
-/// True if the array has no more elements.
-fn is_end(decoder: &mut Decoder<'_>, left: &mut Option<u64>) -> Result<bool, minicbor::decode::Error> {
-    match left {
-        Some(0) => Ok(true),
-        Some(left) => {
-            *left -= 1;
-            Ok(false)
-        }
-        None if decoder.datatype()? == Type::Break => decoder.skip().map(|()| true),
-        None => Ok(false),
-    }
-}
-
-fn number(decoder: &mut Decoder<'_>) -> Result<f64, minicbor::decode::Error> {
-    match decoder.datatype()? {
-        Type::F16 | Type::F32 | Type::F64 => decoder.f64(),
+        Type::F16 | Type::F32 | Type::F64 => Ok(decoder.f64()?),
         // A decimal fraction (tag 4) is exponent and mantissa (RFC 8949, section 3.4.4).
         Type::Tag => {
             if decoder.tag()? != IanaTag::Decimal || decoder.array()? != Some(2) {
-                return Err(minicbor::decode::Error::message("a tag that is not that of a decimal fraction"));
+                return Err(Malformed::Syntax);
             }
-            let (exponent, mantissa) = (decoder.i32()?, decoder.i64()?);
+            let (exponent, mantissa) = (decoder.int()?, mantissa(decoder)?);
             // The conversion of the text returns the nearest number. A multiplication by a power of ten would round
             // twice.
-            format!("{mantissa}e{exponent}").parse().map_err(minicbor::decode::Error::message)
+            format!("{mantissa}e{exponent}").parse().map_err(|_| Malformed::Syntax)
         }
         _ => Ok(i128::from(decoder.int()?) as f64),
+    }
+}
+
+/// Reads the mantissa of a decimal fraction: an integer, or a bignum (RFC 8949, section 3.4.3) below 2^128. Returns its
+/// decimal digits.
+fn mantissa(decoder: &mut Decoder<'_>) -> Result<String, Malformed> {
+    if decoder.datatype()? != Type::Tag {
+        return Ok(decoder.int()?.to_string());
+    }
+    let tag = decoder.tag()?;
+    let number = decoder.bytes()?.iter().try_fold(0_u128, |number, byte| {
+        number.checked_mul(256).and_then(|number| number.checked_add(u128::from(*byte)))
+    });
+    let number = number.ok_or(Malformed::TooLong)?;
+    match IanaTag::try_from(tag) {
+        Ok(IanaTag::PosBignum) => Ok(number.to_string()),
+        // The number is -1 - n.
+        Ok(IanaTag::NegBignum) => Ok(format!("-{}", number.checked_add(1).ok_or(Malformed::TooLong)?)),
+        _ => Err(Malformed::Syntax),
     }
 }
 
@@ -321,8 +372,10 @@ fn write_pack(
 }
 
 /// Returns the records after the base fields were applied (RFC 8428, section 4.6): name, unit, time and values are
-/// complete. The records have a version only if the version is not 10.
-pub fn resolve(records: &[Record]) -> Vec<Record> {
+/// complete. The records have a version only if the version is not 10. `now` is the time at which the pack arrived, in
+/// seconds since 1970: a time below 2^28 is relative to it (section 4.5.3). A record without a time was measured at
+/// about this time, and stays without one.
+pub fn resolve(records: &[Record], now: f64) -> Vec<Record> {
     let mut base = Record::default();
     let mut resolved = Vec::new();
     for record in records {
@@ -349,7 +402,7 @@ pub fn resolve(records: &[Record]) -> Vec<Record> {
             u: record.u.clone().or_else(|| base.bu.clone()),
             v: if has_value { record.v } else { add(base.bv, record.v) },
             s: add(base.bs, record.s),
-            t: add(base.bt, record.t),
+            t: add(base.bt, record.t).map(|time| if time < FIRST_ABSOLUTE { now + time } else { time }),
             vs: record.vs.clone(),
             vb: record.vb,
             vd: record.vd.clone(),
@@ -360,9 +413,9 @@ pub fn resolve(records: &[Record]) -> Vec<Record> {
     resolved
 }
 
-/// Returns the resolved records as a table: name, value, unit, time.
-pub fn table(records: &[Record]) -> String {
-    let rows: Vec<[String; 4]> = resolve(records)
+/// Returns the records as a table: name, value, unit, time. `now` has the same meaning as for [`resolve`].
+pub fn table(records: &[Record], now: f64) -> String {
+    let rows: Vec<[String; 4]> = resolve(records, now)
         .iter()
         .map(|record| {
             let value = match record {
