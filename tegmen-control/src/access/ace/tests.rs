@@ -157,6 +157,15 @@ fn a_message_that_is_none_is_refused_with_the_parameter() {
     assert!(Aif::parse(&[&[0x98, 65][..], &[0x82, 0x60, 0x00].repeat(65)].concat()).is_err());
 }
 
+/// RFC 9200, section 5.8.1.
+#[test]
+fn the_profile_in_a_request_is_null() {
+    assert!(TokenRequest::parse(&bytes("A1 1826 F6")).expect("a request").ace_profile);
+    for value in ["01", "F5", "F7", "FF", "F81F", "81FF"] {
+        assert_eq!(TokenRequest::parse(&bytes(&format!("A1 1826 {value}"))), Err(Malformed::Syntax), "{value}");
+    }
+}
+
 #[test]
 fn a_secret_key_is_not_printed() {
     let cnf = Confirmation::Key(CoseKey::symmetric(b"0123456789abcdef"));

@@ -4,7 +4,7 @@
 
 use super::key::Confirmation;
 use super::scope::{SCOPE, Scope};
-use tegmen_host::cbor::{Malformed, MapWriter, bytes, integer, nullable, number, read_message, text};
+use tegmen_host::cbor::{Malformed, MapWriter, bytes, integer, number, read_message, text};
 use zeroize::Zeroizing;
 
 const ACCESS_TOKEN: i64 = 1;
@@ -126,7 +126,7 @@ impl TokenRequest {
                 CLIENT_ID => request.client_id = Some(decoder.str()?.to_owned()),
                 GRANT_TYPE => request.grant_type = Some(GrantType(decoder.i64()?)),
                 ACE_PROFILE => {
-                    nullable(decoder, |decoder| decoder.skip())?;
+                    decoder.null()?;
                     request.ace_profile = true;
                 }
                 CNONCE => request.cnonce = Some(decoder.bytes()?.to_owned()),
