@@ -16,7 +16,7 @@ use crate::access::introspection::{Devices, Introspection, Outcome, Reason, Reso
 use crate::access::policy::Party;
 use crate::access::protokey::SessionIdentity;
 use crate::access::revocation::token_hash;
-use tegmen_base::crypto::Crypto;
+use tegmen_base::crypto::{Crypto, NamedGroup, SCALAR_LEN};
 use tegmen_base::hex::to_hex;
 use tegmen_base::secret::Secret;
 use tegmen_base::time::Instant;
@@ -53,7 +53,7 @@ impl<D: Devices> Introspection<'_, D> {
     ) -> Result<Outcome, Reason> {
         let party = server.party.party();
         self.permit(client, party, request.scope.as_ref())?;
-        if !has_right_key(server.profile, request.req_cnf.as_ref()) {
+        if !has_right_key(server.profile, request.req_cnf.as_ref(), crypto) {
             return Err(Reason::OwnKey);
         }
         let text = draw_identity(party.name, crypto);
@@ -100,19 +100,36 @@ impl<D: Devices> Introspection<'_, D> {
 
 /// Returns true if a request has the key that this profile needs. For EDHOC this is a public key for ECDH on P-256. For
 /// OSCORE the request has no key, or only the identifier of an existing key.
-fn has_right_key(profile: Profile, req_cnf: Option<&Confirmation>) -> bool {
-    let is_public = |key: &CoseKey| matches!(&key.material, Material::Ec2 { curve: P_256, x, y } if [x, y].iter().all(|coordinate| coordinate.len() == COORDINATE));
+fn has_right_key<C: Crypto>(profile: Profile, req_cnf: Option<&Confirmation>, crypto: &mut C) -> bool {
     match req_cnf {
-        Some(Confirmation::Key(key)) => profile == Profile::COAP_EDHOC_OSCORE && is_public(key) && key.is_for_ecdh(),
+        Some(Confirmation::Key(key)) => {
+            profile == Profile::COAP_EDHOC_OSCORE && key.is_for_ecdh() && is_point(key, crypto)
+        }
         Some(Confirmation::Osc(_)) => false,
         Some(Confirmation::Kid(_)) | None => profile == Profile::COAP_OSCORE,
     }
+}
+
+/// Returns true if the key is a point on P-256 with two coordinates (RFC 9053, section 7.1.1).
+fn is_point<C: Crypto>(key: &CoseKey, crypto: &mut C) -> bool {
+    let Material::Ec2 { curve: P_256, x, y } = &key.material else { return false };
+    if [x, y].iter().any(|coordinate| coordinate.len() != COORDINATE) {
+        return false;
+    }
+    // An agreement fails if the share is no point of the curve. With the private key 1 it reveals nothing.
+    let (share, mut private, mut secret) = ([&[UNCOMPRESSED], &**x, y].concat(), [0; SCALAR_LEN], [0; SCALAR_LEN]);
+    if let Some(last) = private.last_mut() {
+        *last = 1;
+    }
+    crypto.agree(NamedGroup::SECP256R1, &private, &share, &mut secret).is_ok()
 }
 
 /// The number of P-256 in the COSE registry.
 const P_256: i64 = 1;
 /// Length of a coordinate on P-256 in bytes.
 const COORDINATE: usize = 32;
+/// The first byte of a point with two coordinates (SEC 1, section 2.3.3).
+const UNCOMPRESSED: u8 = 4;
 
 #[cfg(test)]
 mod tests;

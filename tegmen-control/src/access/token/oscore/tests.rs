@@ -6,8 +6,9 @@ use crate::access::introspection::Publisher;
 use crate::access::policy::{OwnedParty, Policy, TestedPolicy};
 use crate::access::protokey::{Accepted, AcceptedBounds};
 use std::collections::BTreeSet;
-use tegmen_base::crypto::RustCrypto;
+use tegmen_base::hex::from_hex;
 use tegmen_coap::Code;
+use tegmen_host::provider::HostCrypto;
 
 const POLICY: &str = r#"
 [[rule]]
@@ -49,7 +50,7 @@ struct Scene {
     devices: Known,
     policy: TestedPolicy,
     accepted: Accepted,
-    crypto: RustCrypto,
+    crypto: HostCrypto,
 }
 
 impl Scene {
@@ -58,7 +59,7 @@ impl Scene {
             devices: Known(["oven tag:kitchen", "hob tag:kitchen", "lock tag:kitchen"].map(party), BTreeSet::new()),
             policy: Policy::parse("policy.toml", POLICY).expect("a policy").tested().expect("its tests"),
             accepted: Accepted::new(AcceptedBounds::default()),
-            crypto: RustCrypto::new([3; 32]),
+            crypto: HostCrypto::from_os().expect("randomness"),
         }
     }
 
@@ -130,9 +131,20 @@ fn an_update_has_the_identifier_in_the_token_and_no_key_in_the_response() {
     assert_eq!(scene.open(&again).1.cnf, Some(kid(&first)));
 }
 
-fn public_key(curve: i64, len: usize) -> Confirmation {
-    let material = Material::Ec2 { curve, x: vec![1; len], y: vec![2; len] };
+/// The base point of P-256 (SEC 2, section 2.4.2): x, y.
+const POINT: [&str; 2] = [
+    "6b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296",
+    "4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5",
+];
+
+fn key_of(curve: i64, x: &[u8], y: &[u8]) -> Confirmation {
+    let material = Material::Ec2 { curve, x: x.to_vec(), y: y.to_vec() };
     Confirmation::Key(CoseKey { kid: Some(vec![3]), algorithm: None, material })
+}
+
+fn public_key(curve: i64, len: usize) -> Confirmation {
+    let [x, y] = POINT.map(|coordinate| from_hex(coordinate).expect("hexadecimal"));
+    key_of(curve, &x[..len], &y[..len])
 }
 
 #[test]
@@ -142,6 +154,20 @@ fn a_token_for_edhoc_has_the_public_key_of_the_client() {
     let (response, claims) = scene.open(&outcome);
     assert_eq!((response.ace_profile, response.cnf), (Some(Profile::COAP_EDHOC_OSCORE), None));
     assert_eq!(claims.cnf, Some(public_key(1, 32)));
+}
+
+/// RFC 9053, section 7.1.1; RFC 9528, section 9.2.
+#[test]
+fn a_key_that_is_no_point_of_the_curve_is_refused() {
+    let mut scene = Scene::new();
+    let [x, y] = POINT.map(|coordinate| from_hex(coordinate).expect("hexadecimal"));
+    let other_y = [&y[..31], &[y[31] ^ 1]].concat();
+    let keys =
+        [(&x, &other_y), (&y, &x), (&vec![1; 32], &vec![2; 32]), (&vec![0; 32], &vec![0; 32]), (&vec![0xff; 32], &y)];
+    for (x, y) in keys {
+        let outcome = scene.ask("display tag:display", &request("lock", "/temp", Some(key_of(1, x, y))));
+        assert_eq!((outcome.refused, outcome.session), (Some(Reason::OwnKey), None), "{x:x?} {y:x?}");
+    }
 }
 
 /// A key is used only for the algorithm that it names (RFC 9052, section 7.1). EDHOC uses it for ECDH.
