@@ -88,6 +88,12 @@ pub enum Refusal {
         /// Seconds after which one of the tokens expires, so that the client may try again.
         seconds: u32,
     },
+    /// The client already has the maximum number of tokens of one client.
+    #[error("the client has as many tokens as one client can have: ask again in {seconds} s")]
+    TooMany {
+        /// Seconds after which one of the client's tokens expires, so that the client may try again.
+        seconds: u32,
+    },
 }
 
 impl Refusal {
@@ -107,6 +113,7 @@ impl Refusal {
             Self::NotAuthentic | Self::Expired | Self::Revoked | Self::OtherContext => Code::UNAUTHORIZED,
             Self::Audience => Code::FORBIDDEN,
             Self::Busy { .. } => Code::SERVICE_UNAVAILABLE,
+            Self::TooMany { .. } => Code::TOO_MANY_REQUESTS,
         }
     }
 }
@@ -126,7 +133,7 @@ pub struct TokenSettings {
     pub name: String,
     /// The key that the resource server shares with the access control server.
     pub key: Secret<LONG_KEY_LEN>,
-    /// Maximum number of tokens at the same time.
+    /// Maximum number of tokens at the same time. One client has at most a quarter of them, but always two.
     pub most: usize,
     /// The URI of the access control server. A client without protection receives it as a hint in a 4.01 response. With
     /// `None` there are no hints, and the policy of the CoAP server decides on requests without protection.
@@ -275,7 +282,7 @@ impl Tokens {
             }
             return self.agree(material, &offer, known, now);
         }
-        self.has_room(&mut taken, now)?;
+        self.has_room(&mut taken, &valid.client, now)?;
         let principal = self.0.credentials.learn(&valid.client, Some(&[]));
         let new = Taken::new(principal, valid);
         let agreed = self.agree(material, &offer, &new, now);
@@ -351,14 +358,24 @@ impl Tokens {
         Ok(Valid { client, cnf, rights, expires, issued_at, hash })
     }
 
-    /// Checks that one more token fits into the table.
-    fn has_room(&self, taken: &mut Table, now: u64) -> Result<(), Refusal> {
+    /// Checks that one more token of this client fits into the table. A client with many valid tokens leaves room for
+    /// the tokens of others.
+    fn has_room(&self, taken: &mut Table, client: &str, now: u64) -> Result<(), Refusal> {
         self.forget_replaced(taken);
-        if taken.by_id.len() < self.0.settings.most {
-            return Ok(());
+        let most = self.0.settings.most;
+        let expiries = || taken.by_id.values().map(|token| token.expires);
+        let own = || taken.by_id.values().filter(|token| token.client == client).map(|token| token.expires);
+        let until = |first: Option<u64>| {
+            u32::try_from(first.unwrap_or_default().saturating_sub(now)).unwrap_or(u32::MAX).max(1)
+        };
+        if expiries().count() >= most {
+            return Err(Refusal::Busy { seconds: until(expiries().min()) });
         }
-        let first = taken.by_id.values().map(|token| token.expires).min().unwrap_or_default();
-        Err(Refusal::Busy { seconds: u32::try_from(first.saturating_sub(now)).unwrap_or(u32::MAX).max(1) })
+        // A client that lost its state posts its next token while its last one is still valid.
+        if own().count() >= (most / 4).max(2) {
+            return Err(Refusal::TooMany { seconds: until(own().min()) });
+        }
+        Ok(())
     }
 
     /// Removes the tokens whose Security Contexts were replaced by the contexts of another token of the same client.

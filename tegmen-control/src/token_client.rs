@@ -67,7 +67,7 @@ pub enum NotAgreed {
         /// The code of the response.
         code: Code,
     },
-    /// The resource server has no space for a token now.
+    /// The resource server has no space for a token now, or no space for another token of this client.
     #[error("the resource server has no space for another token: ask again in {seconds} s")]
     Later {
         /// Seconds after which the client may ask again.
@@ -131,7 +131,7 @@ async fn post(resource_server: &Session, posted: &PostedToken) -> Result<Vec<u8>
     match response.code {
         // Drafts before RFC 9200 had 2.04, and some resource servers have it still.
         Code::CREATED | Code::CHANGED => Ok(response.payload),
-        Code::SERVICE_UNAVAILABLE => {
+        Code::SERVICE_UNAVAILABLE | Code::TOO_MANY_REQUESTS => {
             Err(NotAgreed::Later { seconds: response.uint(OptionNumber::MAX_AGE).unwrap_or(60) })
         }
         code => Err(NotAgreed::Refused { code }),

@@ -394,3 +394,20 @@ async fn a_resource_server_that_is_disabled_learns_that_it_gets_no_list() {
     access.service.disable("operator", "hob").await.expect("disabled");
     assert_eq!(reported.recv().await, Some(Some(Code::UNAUTHORIZED)));
 }
+
+/// The table of `hob` has four places, two of them for one client.
+#[tokio::test]
+async fn a_client_with_too_many_tokens_learns_when_to_post_another_one() {
+    let dir = Dir::new("profile-share");
+    let (_access, asking) = access(&dir, 600).await;
+    let (server, tokens) = hob("coap://127.0.0.1:0");
+    let plain = in_clear(at(&server)).await;
+    let mut posted = Vec::new();
+    for _ in 0..3 {
+        let (_, response) = request_token(&asking, "hob", &rights(&["/temp"]), None).await.expect("a token");
+        posted.push(post_token(&plain, token(&response), material(&response)).await);
+    }
+    assert!(posted[0].is_ok() && posted[1].is_ok());
+    assert!(matches!(posted[2], Err(NotAgreed::Later { seconds: 1..=600 })), "{:?}", posted[2].as_ref().err());
+    assert_eq!(tokens.count(), 2);
+}

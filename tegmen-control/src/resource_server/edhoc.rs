@@ -78,7 +78,7 @@ impl Tokens {
             }
             Some(_) => {}
             None => {
-                self.has_room(&mut taken, now)?;
+                self.has_room(&mut taken, &valid.client, now)?;
                 let principal = self.0.credentials.learn(&valid.client, Some(&[]));
                 taken.insert(&id, Taken::new(principal, valid));
             }

@@ -104,7 +104,9 @@ impl Tokens {
                 request.because(refusal.to_string());
                 response.set_code(if is_update { refusal.code_of_update() } else { refusal.code() });
                 match refusal {
-                    Refusal::Busy { seconds } => response.uint(OptionNumber::MAX_AGE, seconds),
+                    Refusal::Busy { seconds } | Refusal::TooMany { seconds } => {
+                        response.uint(OptionNumber::MAX_AGE, seconds)
+                    }
                     _ => Ok(()),
                 }
             }

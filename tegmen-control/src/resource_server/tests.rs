@@ -150,6 +150,32 @@ fn tokens_end_and_are_as_many_as_the_settings_allow() {
     tokens.take(&third, NOW + 12).expect("room again");
 }
 
+/// A client with many valid tokens does not use the places of others.
+#[test]
+fn a_client_has_a_share_of_the_tokens() {
+    let table = tokens(12);
+    let of_client =
+        |client: &str, id, expires| Claims { subject: Some(client.into()), expires: Some(NOW + expires), ..first(id) };
+    let take = |table: &Tokens, client: &str, id, expires| table.take(&post(&of_client(client, id, expires)), NOW);
+    for id in 0..3 {
+        take(&table, "display", id, 10 + u64::from(id)).expect("a context");
+    }
+    let refused = take(&table, "display", 3, 30).expect_err("a quarter of 12");
+    assert_eq!(refused.code(), Code::TOO_MANY_REQUESTS);
+    assert!(refused.to_string().ends_with("ask again in 10 s"), "{refused}");
+    take(&table, "display", 2, 12).expect("a token that is there already");
+    take(&table, "lamp", 4, 20).expect("a context of another client");
+    table.expire(NOW + 10 + LINGER);
+    take(&table, "display", 5, 30).expect("one of the tokens expired");
+    // A small table has room for two tokens of each client.
+    let table = tokens(3);
+    take(&table, "display", 1, 10).expect("a context");
+    take(&table, "display", 2, 11).expect("a context");
+    assert_eq!(take(&table, "display", 3, 12).map_err(Refusal::code), Err(Code::TOO_MANY_REQUESTS));
+    take(&table, "lamp", 4, 12).expect("a context of another client");
+    assert_eq!(take(&table, "lamp", 5, 12), Err(Refusal::Busy { seconds: 10 }));
+}
+
 #[test]
 fn a_token_with_a_public_key_waits_for_edhoc() {
     use crate::access::ace::{CoseKey, Material};
