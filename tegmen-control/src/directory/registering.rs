@@ -147,15 +147,21 @@ fn refused(response: &Response) -> NotRegistered {
 /// Asks the directory for the path of registrations. Returns the segments of the path.
 async fn find(session: &Session) -> Result<Vec<String>, NotRegistered> {
     let response = session.get("/.well-known/core?rt=core.rd").await?;
-    let links = match response.code {
-        Code::CONTENT => links::parse(&response.payload),
-        _ => return Err(NotRegistered::NoDirectory),
-    };
+    match response.code {
+        Code::CONTENT => registrations_in(&response.payload).ok_or(NotRegistered::NoDirectory),
+        _ => Err(NotRegistered::NoDirectory),
+    }
+}
+
+/// Returns the segments of the path of registrations in a list of links; `None` if the list has no such path.
+fn registrations_in(links: &[u8]) -> Option<Vec<String>> {
+    let links = links::parse(links).ok()?;
     let is_directory =
         |link: &&Link| link.attribute("rt").is_some_and(|types| types.split(' ').any(|one| one == "core.rd"));
-    let found = links.iter().flatten().find(is_directory).map(|link| link.target.as_str());
-    let path = found.and_then(|target| target.strip_prefix('/')).ok_or(NotRegistered::NoDirectory)?;
-    Ok(path.split('/').map(str::to_owned).collect())
+    let target =
+        links.iter().find(is_directory).map(|link| link.target.as_str()).filter(|target| target.starts_with('/'));
+    // The target of a link is percent-encoded. Segments of a path are not (RFC 7252, section 6.4).
+    Some(Uri::parse(&format!("coap://localhost{}", target?)).ok()?.path)
 }
 
 /// Returns links to the listed paths of the endpoint's server, in CoRE Link Format.
@@ -172,3 +178,6 @@ fn link_format(listed: &[ListedPath]) -> String {
     };
     listed.iter().map(link).collect::<Vec<_>>().join(",")
 }
+
+#[cfg(test)]
+mod tests;

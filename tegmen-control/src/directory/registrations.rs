@@ -111,16 +111,22 @@ impl Parameters {
         let mut parameters = Self::default();
         for argument in query {
             let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
-            let twice = |place: &Option<String>| match place {
-                None => Ok(Some(value.to_owned())),
-                Some(_) => Err(malformed(format!("{name} is there twice"))),
+            let is_there = match name {
+                "ep" => parameters.endpoint.is_some(),
+                "d" => parameters.sector.is_some(),
+                "base" => parameters.base.is_some(),
+                "lt" => parameters.lifetime.is_some(),
+                _ => ONCE.contains(&name) && parameters.attributes.iter().any(|(there, _)| there == name),
             };
+            if is_there {
+                return Err(malformed(format!("{name} is there twice")));
+            }
             match name {
-                "ep" => parameters.endpoint = twice(&parameters.endpoint)?,
-                "d" => parameters.sector = twice(&parameters.sector)?,
+                "ep" => parameters.endpoint = Some(value.to_owned()),
+                "d" => parameters.sector = Some(value.to_owned()),
                 "base" => {
-                    parameters.base = twice(&parameters.base)?;
                     check_base(value)?;
+                    parameters.base = Some(value.to_owned());
                 }
                 "lt" => {
                     let lifetime = value.parse().ok().filter(|lifetime| *lifetime > 0);
@@ -134,14 +140,11 @@ impl Parameters {
                 name if !is_text(name) || !is_text(value) => {
                     return Err(malformed("a control character is in a parameter".to_owned()));
                 }
-                name if ONCE.contains(&name) && parameters.attributes.iter().any(|(there, _)| there == name) => {
-                    return Err(malformed(format!("{name} is there twice")));
-                }
                 name => parameters.attributes.push((name.to_owned(), value.to_owned())),
             }
         }
         if parameters.attributes.len() > MAX_ATTRIBUTES {
-            return Err(malformed(format!("an endpoint has at most {MAX_ATTRIBUTES} attributes")));
+            return Err(too_many_attributes());
         }
         for name in [&parameters.endpoint, &parameters.sector].into_iter().flatten() {
             if name.is_empty() || name.len() > MAX_NAME || !is_text(name) {
@@ -152,6 +155,10 @@ impl Parameters {
         }
         Ok(parameters)
     }
+}
+
+fn too_many_attributes() -> DirectoryError {
+    DirectoryError::Malformed(format!("an endpoint has at most {MAX_ATTRIBUTES} attributes"))
 }
 
 fn is_text(text: &str) -> bool {
@@ -346,21 +353,21 @@ impl Directory {
         }
         let address = self::base(who, base.as_deref())?;
         let found = self.owned(who, path)?;
+        // The attributes in a request replace all of the same name (RFC 9176, section 5.3.1).
+        let is_replaced = |name: &str| attributes.iter().any(|(new, _)| new == name);
+        let kept = found.attributes.iter().filter(|(name, _)| !is_replaced(name));
+        let attributes: Vec<_> = kept.chain(&attributes).cloned().collect();
+        if attributes.len() > MAX_ATTRIBUTES {
+            return Err(too_many_attributes());
+        }
         found.lifetime = lifetime.unwrap_or(found.lifetime);
         found.until = now.after(Duration::from_secs(found.lifetime.into()));
-        let before = (found.base.clone(), found.attributes.clone());
+        let before = (found.base.clone(), std::mem::replace(&mut found.attributes, attributes));
         // A base URI from a request stays until another request contains a base URI (RFC 9176, section 5.3.1).
         if base.is_some() || !found.has_base {
             found.base = address;
         }
         found.has_base |= base.is_some();
-        for (name, value) in attributes {
-            if let Some((_, there)) = found.attributes.iter_mut().find(|(there, _)| *there == name) {
-                *there = value;
-            } else if found.attributes.len() < MAX_ATTRIBUTES {
-                found.attributes.push((name, value));
-            }
-        }
         if before != (found.base.clone(), found.attributes.clone()) {
             self.version = self.version.wrapping_add(1);
         }

@@ -120,6 +120,29 @@ fn a_renewal_changes_what_it_has() {
     assert_eq!(directory.bytes, 0);
 }
 
+/// RFC 9176, sections 5 and 5.3.1.
+#[test]
+fn a_renewal_with_a_parameter_twice_is_refused_and_its_attributes_replace_those_of_their_names() {
+    let mut directory = small();
+    let path = put(&mut directory, plain(1), "ep=x&lt=100&a=1&b=1&b=2", 1).unwrap();
+    let mut renew = |query: &str| {
+        let renewed = directory.renew(plain(1), &path[1..], query.split('&'), NOW);
+        let there = directory.registrations().next().unwrap();
+        let attributes: Vec<_> = there.attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        (renewed.map_err(|error| error.code()), there.lifetime, attributes.join("&"))
+    };
+    let base = "base=coap://[2001:db8:3::1]";
+    for query in ["lt=60&lt=70", &format!("{base}&{base}"), "if=a&if=b", "lt=60&b=3&lt=60"] {
+        let before = "a=1&b=1&b=2".to_owned();
+        assert_eq!(renew(query), (Err(tegmen::coap::Code::BAD_REQUEST), 100, before), "{query}");
+    }
+    assert_eq!(renew("b=3"), (Ok(()), 100, "a=1&b=3".to_owned()));
+    assert_eq!(renew("b=4&c=1&b=5&c=2"), (Ok(()), 100, "a=1&b=4&c=1&b=5&c=2".to_owned()));
+    let many = |count: usize| (0..count).map(|number| format!("n{number}=1")).collect::<Vec<_>>().join("&");
+    assert_eq!(renew(&many(12)), (Err(tegmen::coap::Code::BAD_REQUEST), 100, "a=1&b=4&c=1&b=5&c=2".to_owned()));
+    assert_eq!(renew(&many(11)).0, Ok(()));
+}
+
 #[test]
 fn a_base_that_was_given_stays() {
     let mut directory = small();
@@ -162,6 +185,8 @@ fn parameters_that_mean_nothing_are_refused() {
         &long,
         "ep=a\u{7}",
         "ep=a&ep=b",
+        "ep=a&lt=60&lt=61",
+        "ep=a&lt=60&et=x&lt=60",
         "ep=a&lt=0",
         "ep=a&lt=4294967296",
         "ep=a&lt=soon",
