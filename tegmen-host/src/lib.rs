@@ -21,6 +21,7 @@
 //!   [`tegmen::endpoint::Endpoint`].
 
 #[cfg(unix)]
+pub mod base64url;
 pub mod bridge;
 pub mod cbor;
 pub mod client;

@@ -1,5 +1,6 @@
 //! Sensor Measurement Lists (RFC 8428): reads and writes packs in JSON and CBOR, and resolves their records.
 
+use crate::base64url::{from_base64url, to_base64url};
 use crate::cbor::{Malformed, read_array, read_map_with, skip_value};
 use minicbor::data::{IanaTag, Type};
 use minicbor::{Decoder, Encoder};
@@ -238,7 +239,7 @@ pub fn from_cbor(bytes: &[u8]) -> Result<Vec<Record>, SenmlError> {
                 5 => record.s = Some(number(decoder)?),
                 6 => record.t = Some(number(decoder)?),
                 7 => record.ut = Some(number(decoder)?),
-                8 => record.vd = Some(base64url(decoder.bytes()?)),
+                8 => record.vd = Some(to_base64url(decoder.bytes()?)),
                 _ => {
                     has_unknown.set(true);
                     return Ok(false);
@@ -439,37 +440,6 @@ pub fn table(records: &[Record], now: f64) -> String {
     }
     text.truncate(text.trim_end().len());
     text
-}
-
-const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-/// Returns the bytes in base64url (RFC 4648, section 5), without padding.
-fn base64url(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for place in 0..=chunk.len() {
-            text.push(char::from(BASE64URL[(bits >> (18 - 6 * place) & 63) as usize]));
-        }
-    }
-    text
-}
-
-fn from_base64url(text: &str) -> Option<Vec<u8>> {
-    let text = text.trim_end_matches('=').as_bytes();
-    let mut bytes = Vec::new();
-    for chunk in text.chunks(4) {
-        let mut bits = 0u32;
-        for byte in chunk {
-            bits = bits << 6 | BASE64URL.iter().position(|letter| letter == byte)? as u32;
-        }
-        bits <<= 6 * (4 - chunk.len());
-        if chunk.len() == 1 {
-            return None;
-        }
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..chunk.len()]);
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN, digest, hmac};
 use tegmen_base::secret::Secret;
+use tegmen_host::base64url::to_base64url;
 
 /// The number that means SHA-256 in the registry of RFC 6920, section 9.4.
 const SHA_256: u8 = 1;
@@ -16,9 +17,9 @@ const LABEL: &[u8] = b"tegmen revoke/trl";
 const MAX_INDEX: u64 = u64::MAX - 1;
 
 /// Returns the hash of a token, encoded as the revocation list contains it. `token` has the bytes of the parameter
-/// `access_token`.
+/// `access_token`. The input of the hash is their text in base64url (RFC 9770, sections 4.2.1 and 4.3.1).
 pub fn token_hash<C: Crypto>(token: &[u8]) -> TokenHash {
-    [&[SHA_256][..], &digest::<C, DIGEST_LEN>(&[token])].concat()
+    [&[SHA_256][..], &digest::<C, DIGEST_LEN>(&[to_base64url(token).as_bytes()])].concat()
 }
 
 /// Returns the pre-shared key of the session in which a resource server reads the list of revoked tokens. The key is an

@@ -31,6 +31,15 @@ fn a_hash_has_the_binary_format_of_rfc_6920() {
     assert_eq!((hash.len(), hash[0], hash[1], hash[32]), (33, 1, 0xe3, 0x55));
 }
 
+/// The input is the text in base64url, without padding (RFC 9770, section 4.2.1).
+#[test]
+fn a_hash_is_that_of_the_text_of_the_token() {
+    let digest = |text: &str| [&[1][..], &digest::<RustCrypto, DIGEST_LEN>(&[text.as_bytes()])].concat();
+    for (token, text) in [(&[0xfb, 0xff][..], "-_8"), (&[0xd0, 0x83, 0x44], "0INE"), (&[0x2a], "Kg")] {
+        assert_eq!(token_hash::<RustCrypto>(token), digest(text), "{text}");
+    }
+}
+
 #[test]
 fn a_device_sees_the_tokens_that_concern_it_until_they_expire() {
     let mut list = list();
