@@ -24,7 +24,8 @@ pub(super) struct Answer {
 pub(super) struct Unusable(pub(super) &'static str);
 
 impl Answer {
-    /// Converts a response. For 5.08, puts `name` in front of the diagnostic payload (RFC 8768, section 4).
+    /// Converts a response. For 5.08, puts `name`, the name of this proxy, in front of the diagnostic payload. If this
+    /// name is in the payload already, makes a 5.08 of this proxy in place of the response (RFC 8768, section 4).
     pub(super) fn new(response: &client::Response, name: &str) -> Result<Self, Unusable> {
         Self::of(response.code, || response.options(), response.payload.clone(), name)
     }
@@ -43,7 +44,12 @@ impl Answer {
             return Err(Unusable("it has an option that is unknown here and unsafe to forward"));
         }
         if code == Code::HOP_LIMIT_REACHED {
-            payload.splice(0..0, [name.as_bytes(), b" "].concat());
+            let names: Vec<_> = payload.split(|byte| *byte == b' ').filter(|name| !name.is_empty()).collect();
+            if names.contains(&name.as_bytes()) {
+                return Self::of(code, std::iter::empty::<(OptionNumber, &[u8])>, Vec::new(), name);
+            }
+            let separator: &[u8] = if names.is_empty() { b"" } else { b" " };
+            payload.splice(0..0, [name.as_bytes(), separator].concat());
         }
         let length: usize = options().map(|(_, value)| value.len() + OPTION_HEAD).sum();
         let head = written(FIXED + length, |frame| {
