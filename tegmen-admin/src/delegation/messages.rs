@@ -63,7 +63,7 @@ impl From<WantedConfig> for DeviceConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "NewDelegatedDevice")]
 pub(crate) struct Wanted {
-    /// The DNS name with which peers ask for the device, in lower case.
+    /// The DNS name with which peers ask for the device: a host name in lower case, of at most 64 bytes.
     pub(crate) name: String,
     /// The configuration of the device.
     pub(crate) config: WantedConfig,

@@ -351,8 +351,9 @@ pub(crate) fn draw_key(kind: KeyType) -> Result<Zeroizing<String>, Failure> {
     pair.map(|pair| Zeroizing::new(pair.serialize_pem())).map_err(Failure::new)
 }
 
-/// Makes a certificate request with this common name, in PEM (RFC 2986).
+/// Makes a certificate request with this common name of 1 to 64 bytes, in PEM (RFC 2986).
 pub(crate) fn request<S: Signer>(name: &str, key: &CertificateKey<S>) -> Result<String, Failure> {
+    check_common_name(name)?;
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name(name);
     params.serialize_request(key).and_then(|request| request.pem()).map_err(Failure::new)
@@ -466,3 +467,6 @@ impl PublicKeyData for Subject {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

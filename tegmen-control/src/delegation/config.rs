@@ -13,6 +13,8 @@ pub(crate) const MAX_SCOPES: usize = NO_SCOPE as usize;
 const MAX_RULES: usize = 64;
 /// Maximum number of bytes of a rule.
 const MAX_RULE: usize = 256;
+/// Maximum number of bytes of a name.
+const MAX_NAME: usize = 64;
 /// Maximum lifetime of a delegation in seconds: 31 days.
 const MAX_LIFETIME: u32 = 31 * 24 * 3600;
 
@@ -70,16 +72,25 @@ fn check_scope(scope: &[String]) -> Result<(), String> {
     }
 }
 
-/// Checks the name of a device: a DNS name in lower case. Peers send this name as server_name in their ClientHello (RFC
-/// 6066, section 3).
+/// Checks the name of a device: a host name in lower case. Peers send this name as server_name in their ClientHello
+/// (RFC 6066, section 3), so a label has no underscore, and the last label is not a number (RFC 1123, section 2.1). The
+/// name has at most 64 bytes, because it is the common name in the certificate of the device (RFC 5280, appendix A.1).
 fn check_name(name: &str) -> Result<(), String> {
-    let is_known = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
-    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(is_known);
-    match name.split('.').all(is_label) {
+    let is_known = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    let is_label = |label: &str| {
+        let has_right_ends = !label.starts_with('-') && !label.ends_with('-');
+        (1..=63).contains(&label.len()) && label.bytes().all(is_known) && has_right_ends
+    };
+    let is_number = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    match name.len() <= MAX_NAME && name.split('.').all(is_label) && !is_number {
         true => Ok(()),
         false => Err(format!(
-            "the name of a delegated device is a DNS name in lower case, by which peers ask for it; this is {}",
+            "the name of a delegated device is a host name in lower case, by which peers ask for it, of at most \
+             {MAX_NAME} bytes; this is {}",
             name.escape_debug()
         )),
     }
 }
+
+#[cfg(test)]
+mod tests;
