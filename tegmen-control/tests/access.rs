@@ -8,7 +8,9 @@ use scene::{Access, Dir, KEY};
 use std::sync::Arc;
 use tegmen::coap::{Code, OptionNumber};
 use tegmen_control::access::ace::trl::{Answer, Cursor, TrlError, TrlErrorId, Update};
-use tegmen_control::access::ace::{ACE_CBOR, ACE_TRL_CBOR, Aif, Right, Scope, TokenRequest, TokenResponse};
+use tegmen_control::access::ace::{
+    ACE_CBOR, ACE_TRL_CBOR, Aif, IntrospectionRequest, Right, Scope, TokenRequest, TokenResponse,
+};
 use tegmen_control::access::protokey::{AcceptedBounds, Mode, Protokey, SessionIdentity};
 use tegmen_control::access::revocation::token_hash;
 use tegmen_control::state::Bounds;
@@ -137,7 +139,11 @@ async fn a_request_in_clear_gets_no_key() {
     assert!(matches!(refused, Err(NotGranted::NotADevice)), "{refused:?}");
     assert!(service.state().view().sessions(|_, _| true).is_empty());
     // With the same request, a device gets the key.
-    let granted = introspect(&connect(&server, "display").await, identity).await.expect("a key");
+    let display = connect(&server, "display").await;
+    let granted = introspect(&display, identity).await.expect("a key");
+    let request = IntrospectionRequest { scope: None, token: b"unknown".to_vec(), hint: None }.encode();
+    let response = display.post("/introspect", &request).content_format(ACE_CBOR).await.expect("a response");
+    assert_eq!((response.code, response.content_format()), (Code::CREATED, Some(ACE_CBOR.into())));
     let protokey = Protokey::new(&KEY).expect("a protokey");
     assert_eq!(*granted.key, *protokey.session_key::<HostCrypto>(Mode::Bound, identity, "display").expose());
 }

@@ -67,6 +67,7 @@ async fn an_endpoint_is_found_by_those_who_may_look_it_up() {
     let (a, reader) = (connect(&server, "a").await, connect(&server, "reader").await);
     let created = register(&a, "").await;
     assert_eq!(created.code, Code::CREATED);
+    assert_eq!(created.option(OptionNumber::LOCATION_QUERY), None);
     let address = a.local().port();
     let expected = format!("<coaps://127.0.0.1:{address}/temp>;rt=\"temperature\"");
     assert_eq!(look_up(&reader, "/rd-lookup/res?rt=temp*").await, expected);

@@ -11,7 +11,7 @@ use tegmen::coap::{Code, OptionNumber};
 use tegmen_base::secret::Secret;
 use tegmen_control::access::ace::oscore::InputMaterial;
 use tegmen_control::access::ace::{
-    ACE_CBOR, Aif, Claims, Confirmation, CreationHints, Offer, PostedToken, Right, TokenResponse, cwt,
+    ACE_CBOR, Aif, Claims, Confirmation, CreationHints, Offer, PostedToken, Profile, Right, TokenResponse, cwt,
 };
 use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::access::revocation::{list_key, token_hash};
@@ -25,7 +25,7 @@ use tegmen_host::contexts::{self, AgreedContexts, Contexts};
 use tegmen_host::credentials::{Credentials, FilePolicy};
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Application, Notifier, Request, Server};
+use tegmen_host::server::{Application, Notifier, Request, Router, Server};
 use tegmen_host::uri::{Scheme, Uri};
 use tegmen_store::Database;
 use tegmen_store::clock::now;
@@ -410,4 +410,27 @@ async fn a_client_with_too_many_tokens_learns_when_to_post_another_one() {
     assert!(posted[0].is_ok() && posted[1].is_ok());
     assert!(matches!(posted[2], Err(NotAgreed::Later { seconds: 1..=600 })), "{:?}", posted[2].as_ref().err());
     assert_eq!(tokens.count(), 2);
+}
+
+/// RFC 9200, section 5.8.2.
+#[tokio::test]
+async fn a_token_of_another_profile_is_refused() {
+    let granted = |profile| TokenResponse {
+        access_token: Some(vec![1]),
+        cnf: Some(Confirmation::Osc(InputMaterial::new(vec![1], &[2; 16]))),
+        ace_profile: profile,
+        ..TokenResponse::default()
+    };
+    for (profile, is_taken) in [(None, true), (Some(Profile::COAP_OSCORE), true), (Some(Profile::COAP_DTLS), false)] {
+        let payload = granted(profile).encode();
+        let router = Router::new().post("/token", move |_, response| {
+            response.set_code(Code::CREATED);
+            response.uint(OptionNumber::CONTENT_FORMAT, ACE_CBOR.into())?;
+            response.payload(&payload)
+        });
+        let server = Server::builder().listen("coap://127.0.0.1:0").allow_plain().serve(router).expect("a server");
+        let asked = request_token(&in_clear(at(&server)).await, "hob", &rights(&["/temp"]), None).await;
+        assert_eq!(asked.is_ok(), is_taken, "{profile:?}");
+        assert!(is_taken || matches!(asked, Err(NotGranted::Unexpected { code: Code::CREATED })));
+    }
 }

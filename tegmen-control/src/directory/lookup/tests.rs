@@ -98,3 +98,21 @@ fn a_query_that_means_nothing_is_refused() {
         assert!(directory().endpoints(query.split('&')).is_err(), "{query}");
     }
 }
+
+/// A URI has no zone (RFC 9176, sections 5, 6.1 and 6.4).
+#[test]
+fn no_base_and_no_link_has_a_zone() {
+    let mut directory = Directory::new(DirectoryBounds::default());
+    let address = std::net::SocketAddrV6::new("fe80::1".parse().unwrap(), 61616, 0, 7).into();
+    for is_tool in [false, true] {
+        let who = Registrant { name: Some("node"), address, is_secure: false, is_tool };
+        let mut put = |query: &str| directory.register(who, query.split('&'), b"</t>", (1, Instant::AT_ONCE));
+        for zone in ["%257", "%7", "%25eth0", "%eth0"] {
+            let refused = put(&format!("ep=a&base=coap://[fe80::1{zone}]"));
+            assert!(matches!(refused, Err(DirectoryError::Malformed(_))), "{refused:?}");
+        }
+        put("ep=node").unwrap();
+    }
+    assert_eq!(directory.resources(std::iter::empty()).unwrap(), "<coap://[fe80::1]:61616/t>");
+    assert!(directory.endpoints(std::iter::empty()).unwrap().contains("base=\"coap://[fe80::1]:61616\""));
+}
