@@ -49,7 +49,8 @@ impl Origin {
                 response.set_code(Code::CREATED);
                 response.option(OptionNumber::LOCATION_PATH, b"made")?;
                 response.option(OptionNumber::LOCATION_PATH, b"a b/7")?;
-                response.option(OptionNumber::LOCATION_QUERY, b"c=1&2")
+                response.option(OptionNumber::LOCATION_QUERY, b"c=1&2")?;
+                response.payload(b"a new one")
             })
             .get("/long", |_, response| response.payload(&long()))
             .on(Code::PUT, "/long", |request, response| {
@@ -238,7 +239,7 @@ fn a_change_removes_the_stored_response_and_has_204_without_a_payload() {
 fn the_location_of_what_was_created_is_a_path_of_the_proxy() {
     let (origin, front) = (Origin::new(), Front::new());
     let answer = front.ask("POST", &origin.at("/made"), &[], b"x");
-    assert_eq!(answer.status, 201);
+    assert_eq!(answer.text(), (201, "a new one"));
     assert_eq!(answer.header("location"), origin.at("/made/a%20b%2F7?c=1%262"));
 }
 
@@ -277,6 +278,7 @@ fn errors_of_the_origin_have_their_status_and_their_text() {
     let (origin, front) = (Origin::new(), Front::new());
     let broken = front.get(&origin.at("/broken"));
     assert_eq!(broken.text(), (500, "the lamp is broken, außen"));
+    assert_eq!(broken.reason, "Internal Server Error");
     assert_eq!(broken.header("content-type"), "text/plain;charset=utf-8");
     assert_eq!(front.get(&origin.at("/nothing")).status, 404);
     let method = front.ask("POST", &origin.at("/one"), &[], b"x");
