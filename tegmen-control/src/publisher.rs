@@ -134,7 +134,7 @@ struct Taken {
 
 impl Tickets {
     /// Makes an empty table of tokens for the publisher of this name. At most `most` tokens are in use at the same
-    /// time, each for one session.
+    /// time, each for one session. One subscriber has at most a quarter of them, but always two.
     ///
     /// # Errors
     /// The error of the system if it has no randomness.
@@ -158,11 +158,13 @@ impl Tickets {
         if taken.contains_key(&ticket.identity) {
             return Err(Refusal::Used);
         }
-        let in_use = || taken.values().filter(|taken| taken.ticket.is_some());
-        let first = match (in_use().count() >= self.0.most, taken.len() >= REMEMBERED) {
-            (true, _) => in_use().map(|taken| taken.expires).min(),
-            (false, true) => taken.values().map(|taken| taken.expires).min(),
-            (false, false) => None,
+        let in_use = || taken.values().filter_map(|taken| taken.ticket.as_deref());
+        let own = || in_use().filter(|used| used.subscriber == ticket.subscriber);
+        let first = match () {
+            () if in_use().count() >= self.0.most => in_use().map(|used| used.expires).min(),
+            () if own().count() >= share(self.0.most) => own().map(|used| used.expires).min(),
+            () if taken.len() >= REMEMBERED => taken.values().map(|taken| taken.expires).min(),
+            () => None,
         };
         if let Some(first) = first {
             let seconds = u32::try_from(first.saturating_sub(now)).unwrap_or(u32::MAX).max(1);
@@ -261,6 +263,12 @@ impl Tickets {
             let _ = ended.await;
         }
     }
+}
+
+/// Returns the number of tokens that one client can have, of a table for `most` tokens. So a client with many tokens
+/// leaves room for others. A client that lost its state needs its next token while its last one is still valid.
+pub(crate) fn share(most: usize) -> usize {
+    (most / 4).max(2)
 }
 
 /// Returns true if there is at least one right, and each right has only methods of CoAP and the path of one resource.

@@ -26,7 +26,7 @@ use crate::access::ace::oscore::{InputMaterial, Nonces};
 use crate::access::ace::trl::TokenHash;
 use crate::access::ace::{Aif, Claims, Confirmation, Malformed, Offer, PostedToken};
 use crate::access::revocation::token_hash;
-use crate::publisher::{is_understood, rules};
+use crate::publisher::{is_understood, rules, share};
 pub use crate::upload::AUTHZ_INFO;
 use edhoc::PublicKey;
 pub use revocation::RevocationEvent;
@@ -358,8 +358,7 @@ impl Tokens {
         Ok(Valid { client, cnf, rights, expires, issued_at, hash })
     }
 
-    /// Checks that one more token of this client fits into the table. A client with many valid tokens leaves room for
-    /// the tokens of others.
+    /// Checks that one more token of this client fits into the table, and into the client's share of the table.
     fn has_room(&self, taken: &mut Table, client: &str, now: u64) -> Result<(), Refusal> {
         self.forget_replaced(taken);
         let most = self.0.settings.most;
@@ -371,8 +370,7 @@ impl Tokens {
         if expiries().count() >= most {
             return Err(Refusal::Busy { seconds: until(expiries().min()) });
         }
-        // A client that lost its state posts its next token while its last one is still valid.
-        if own().count() >= (most / 4).max(2) {
+        if own().count() >= share(most) {
             return Err(Refusal::TooMany { seconds: until(own().min()) });
         }
         Ok(())

@@ -237,6 +237,40 @@ async fn without_an_address_of_the_publisher_the_subscriber_gets_the_token() {
 }
 
 #[test]
+fn a_subscriber_has_a_share_of_the_tokens_of_a_publisher() {
+    use tegmen_control::access::ace::cwt::seal;
+    use tegmen_control::access::ace::{Claims, Confirmation, CoseKey};
+    let mut crypto = HostCrypto::from_os().expect("randomness");
+    let mut upload = |subscriber: &str, number: u64| {
+        let identity = format!("oven;AAECAwQFBg{number:02}");
+        let session = SessionIdentity::parse(identity.as_bytes()).expect("an identity");
+        let key = protokey().session_key::<HostCrypto>(Mode::Bound, session, subscriber);
+        let key = CoseKey { kid: Some(identity.clone().into()), ..CoseKey::symmetric(key.expose()) };
+        let claims = Claims {
+            subject: Some(subscriber.to_owned()),
+            audience: Some("oven".to_owned()),
+            cnf: Some(Confirmation::Key(key)),
+            scope: Some(scope("/temp")),
+            expires: Some(NOW + 10 + number),
+            ..Claims::default()
+        };
+        let access_token = seal(&claims, &protokey().token_key::<HostCrypto>(), &mut crypto);
+        (identity, TokenUpload { access_token, connect: None }.encode())
+    };
+    let tickets = Tickets::new("oven", protokey(), 3).expect("randomness");
+    let (first, token) = upload("display", 1);
+    tickets.take(&token, NOW).expect("taken");
+    tickets.take(&upload("display", 2).1, NOW).expect("taken");
+    let third = upload("display", 3).1;
+    assert_eq!(tickets.take(&third, NOW).expect_err("refused"), Refusal::Busy { seconds: 11 });
+    tickets.take(&upload("lamp", 4).1, NOW).expect("a place of another subscriber");
+    assert_eq!(tickets.take(&upload("door", 5).1, NOW).expect_err("refused"), Refusal::Busy { seconds: 11 });
+    // After the end of a session the subscriber gets its next one.
+    tickets.end(&first);
+    tickets.take(&third, NOW).expect("taken");
+}
+
+#[test]
 fn a_publisher_takes_no_token_twice_and_none_that_is_not_for_it() {
     use tegmen_control::access::ace::cwt::seal;
     use tegmen_control::access::ace::{Claims, Confirmation, CoseKey};
