@@ -111,6 +111,7 @@ impl Display for Fatal {
             Self::Closed => "close_notify",
             Self::KeyExhausted => "a key reached its limit; a new handshake gives new ones",
             Self::Idle => "idle timeout",
+            Self::Renegotiation => "its hello belongs to a renegotiation, and sessions are not renegotiated",
         })
     }
 }

@@ -900,6 +900,37 @@ fn a_client_hello_with_an_extension_twice_is_dropped() {
     }
 }
 
+/// RFC 5746, sections 3.4 and 3.6: renegotiation_info is empty in a first handshake.
+#[test]
+fn a_hello_of_a_renegotiation_is_answered_with_handshake_failure() {
+    for (tail, alert) in [
+        (&[0, 6, 0xff, 1, 0, 2, 1, 7][..], 40),
+        (&[0, 17, 0xff, 1, 0, 13, 12, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], 40),
+        // The length of the content is wrong, or the content has no length.
+        (&[0, 6, 0xff, 1, 0, 2, 2, 7], 50),
+        (&[0, 4, 0xff, 1, 0, 0], 50),
+    ] {
+        let mut world = client_awaits_server_hello();
+        let hello = server_hello([254, 253], CCM_8, 0, tail);
+        let answer = world.tell_client(&record(HANDSHAKE, 0, 1, &message(SERVER_HELLO, 1, &hello)));
+        assert_eq!(last_alert(&answer), Some((2, alert)), "{tail:02x?}");
+        assert!(world.client.closed.is_some());
+
+        let mut puppet = Puppet::new(1000);
+        puppet.tail = tail.to_vec();
+        let hello = puppet.hello();
+        let answer = puppet.send(&mut world, &hello);
+        if alert == 50 {
+            assert!(answer.is_empty(), "nothing proves the address of a client whose ClientHello does not parse");
+            continue;
+        }
+        puppet.cookie = records(&answer[0])[0].2[15..].to_vec();
+        puppet.message_seq = 1;
+        let hello = puppet.hello();
+        assert_eq!(last_alert(&puppet.send(&mut world, &hello)), Some((2, alert)), "{tail:02x?}");
+    }
+}
+
 #[test]
 fn fragments_of_a_message_that_is_not_due_yet_are_counted() {
     let mut world = world();

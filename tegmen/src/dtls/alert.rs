@@ -116,7 +116,9 @@ impl Fatal {
             Self::TooLarge => AlertDescription::HANDSHAKE_FAILURE,
             Self::RecordOverflow => AlertDescription::RECORD_OVERFLOW,
             Self::Refused(alert) => *alert,
-            Self::NoCertificate | Self::NoExtendedMasterSecret => AlertDescription::HANDSHAKE_FAILURE,
+            Self::NoCertificate | Self::NoExtendedMasterSecret | Self::Renegotiation => {
+                AlertDescription::HANDSHAKE_FAILURE
+            }
             Self::BadFinished | Self::BadSignature | Self::WrongKeyOrIdentity { .. } => AlertDescription::DECRYPT_ERROR,
             Self::NoCredentials => AlertDescription::USER_CANCELED,
             Self::Closed | Self::KeyExhausted => AlertDescription::CLOSE_NOTIFY,

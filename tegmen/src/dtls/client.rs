@@ -160,6 +160,9 @@ impl Handshake<'_> {
         if hello.version != VERSION {
             return Err(Fatal::Version);
         }
+        if R::RECORD_SIZE && extension::renegotiates(hello.extension_list) {
+            return Err(Fatal::Renegotiation);
+        }
         let suite = hello.cipher_suite;
         let offered = context.offers::<C>(suite) && hello.compression_method == 0;
         if !offered && (R::RESUMED.0.is_empty() || !self.resumes_only::<C, R>(context, hello)?) {

@@ -12,6 +12,7 @@ use crate::dtls::context::HandshakeContext;
 use crate::dtls::cookie;
 use crate::dtls::flight::MESSAGE_HEADROOM;
 use crate::dtls::handshake::client_hello::{ClientHello, Front};
+use crate::dtls::handshake::extension::ExtensionType;
 use crate::dtls::handshake::{self, Fragment, MessageType, Random, hello_verify_request};
 use crate::dtls::public_key::Agreed;
 use crate::dtls::record::{self, ContentType, Record, RecordNumber};
@@ -268,6 +269,10 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
     ) -> Result<usize, Discard> {
         if self.began_before(cx, path, fragment, hello)? {
             return Ok(0);
+        }
+        // It is empty in the first handshake of a connection (RFC 5746, section 3.6).
+        if R::RECORD_SIZE && hello.extension(ExtensionType::RENEGOTIATION_INFO).is_some_and(|info| info != [0]) {
+            return Ok(refuse(cx, record, Fatal::Renegotiation, out));
         }
         let record_size = match R::RECORD_SIZE && self.settings.profile == Profile::Default {
             true => RecordSize::asked(&hello.extensions),

@@ -71,7 +71,7 @@ impl MaxFragmentLength {
 pub(crate) struct Extensions {
     /// True if extended_master_secret is present.
     pub(crate) extended_master_secret: bool,
-    /// True if renegotiation_info is present and empty, as in the first handshake of a connection.
+    /// True if renegotiation_info is present.
     pub(crate) renegotiation_info: bool,
     /// The value of record_size_limit in bytes; `None` if the extension is absent.
     pub(crate) record_size_limit: Option<u16>,
@@ -86,7 +86,12 @@ pub(crate) const UNCOMPRESSED: [u8; 2] = [1, 0];
 
 /// True if ec_point_formats contains the format of uncompressed points, as RFC 8422, section 5.1.2, requires.
 pub(crate) fn has_uncompressed(data: &[u8]) -> bool {
-    data.split_first().is_some_and(|(len, formats)| usize::from(*len) == formats.len() && formats.contains(&0))
+    vector(data).is_some_and(|formats| formats.contains(&0))
+}
+
+/// Returns the bytes of a vector, whose first byte is its length; `None` if the length is wrong.
+fn vector(data: &[u8]) -> Option<&[u8]> {
+    data.split_first().filter(|(len, bytes)| usize::from(**len) == bytes.len()).map(|(_, bytes)| bytes)
 }
 
 /// Returns the type and the content of each extension in `list`. `list` is an extension block without its length, which
@@ -94,6 +99,12 @@ pub(crate) fn has_uncompressed(data: &[u8]) -> bool {
 pub(crate) fn each(list: &[u8]) -> impl Iterator<Item = (ExtensionType, &[u8])> {
     let mut list = Reader::new(list);
     core::iter::from_fn(move || Some((ExtensionType(list.u16().ok()?), list.with_len16().ok()?)))
+}
+
+/// True if the list has a renegotiation_info that is not empty. It is empty in the first handshake of a connection (RFC
+/// 5746, section 3.4).
+pub(crate) fn renegotiates(list: &[u8]) -> bool {
+    each(list).any(|(kind, data)| kind == ExtensionType::RENEGOTIATION_INFO && data != [0])
 }
 
 /// Maximum number of extensions in a ClientHello or ServerHello. No peer needs more extensions. This maximum limits the
@@ -135,7 +146,9 @@ impl Extensions {
             let data = list.with_len16()?;
             match kind {
                 ExtensionType::EXTENDED_MASTER_SECRET if data.is_empty() => found.extended_master_secret = true,
-                ExtensionType::RENEGOTIATION_INFO if data == [0] => found.renegotiation_info = true,
+                ExtensionType::RENEGOTIATION_INFO if data == [0] || record_size && vector(data).is_some() => {
+                    found.renegotiation_info = true;
+                }
                 ExtensionType::RECORD_SIZE_LIMIT if record_size => {
                     let [high, low] = *data else { return Err(Truncated) };
                     found.record_size_limit = Some(u16::from_be_bytes([high, low]));
