@@ -255,6 +255,25 @@ fn a_client_that_takes_no_uncompressed_points_is_refused() {
     }
 }
 
+/// RFC 8422, section 5.1.2: also a server that chooses a suite without curves examines the list.
+#[test]
+fn point_formats_are_checked_whichever_suite_is_chosen() {
+    const COMPRESSED: [u8; 6] = [0, 11, 0, 2, 1, 1];
+    const UNCOMPRESSED: [u8; 6] = [0, 11, 0, 2, 1, 0];
+    let x448 = [0, 10, 0, 4, 0, 2, 0, 30];
+    for (groups, formats, refused) in
+        [(GROUPS, COMPRESSED, true), (x448, COMPRESSED, true), (GROUPS, UNCOMPRESSED, false)]
+    {
+        let mut world = World::new(1, Config::default());
+        let mut puppet = Puppet::new(1000);
+        let tail = [&groups[..], &formats].concat();
+        puppet.tail = [&(tail.len() as u16).to_be_bytes()[..], &tail].concat();
+        let hello = puppet.hello_with_cookie(&mut world);
+        let answer = puppet.send(&mut world, &hello);
+        assert_eq!(last_alert(&answer), refused.then_some((2, 47)), "{groups:02x?}");
+    }
+}
+
 #[test]
 fn a_client_without_the_curve_of_the_certificate_is_refused() {
     // x25519 alone, then behind it secp256r1.

@@ -110,9 +110,9 @@ impl HandshakeState {
             true => nothing_common::<C, R>(hello, context, server),
             false => Fatal::NoCommonSuite,
         })?;
-        // Uncompressed points are the only format that this server writes and reads (RFC 8422, section 5.1.2).
+        // Each list has uncompressed points, whichever suite the server chooses (RFC 8422, section 5.1.2).
         let formats = hello.extension(ExtensionType::EC_POINT_FORMATS).filter(|_| R::PUBLIC_KEYS);
-        if agreed.flags.has(Flags::POINT_FORMATS) && !formats.is_none_or(has_uncompressed) {
+        if !formats.is_none_or(has_uncompressed) {
             return Err(Fatal::IllegalParameter);
         }
         Ok(agreed)
