@@ -51,20 +51,20 @@ impl Initiator {
         Ok((Self { state, recipient_id }, Message(message)))
     }
 
-    /// Verifies message_2, and writes message_3. `find` returns the responder's credential, which message_2 identifies,
-    /// or `None` if the credential is not known.
+    /// Verifies message_2, and writes message_3. `find` returns the credentials that message_2 identifies: none, one,
+    /// or several with the same kid. This function tries each of them (RFC 9528, section 3.5.3).
     ///
     /// When this function returns, the responder has proved its identity. The responder has not yet verified our
     /// identity.
     ///
     /// # Errors
     /// [`Failure`]. The session is then discontinued.
-    pub fn finish<C: Crypto>(
+    pub fn finish<C: Crypto, I: IntoIterator<Item = Credential>>(
         self,
         crypto: &mut C,
         message_2: &[u8],
         identity: &Identity,
-        find: impl FnOnce(&CredentialId<'_>) -> Option<Credential>,
+        find: impl FnOnce(&CredentialId<'_>) -> I,
     ) -> Result<(Agreed, Message, Message4), Failure> {
         let provider = &mut Provider::reading_message_2(crypto, message_2);
         let message = Message::read(message_2)?;
@@ -81,12 +81,21 @@ impl Initiator {
         let id = CredentialId::read(&id_cred_r).ok_or(Failure::Malformed)?;
         // A peer with our own credential is refused.
         let is_peer = |peer: &Credential| peer.is_meant_by(&id) && *peer != identity.credential;
-        let peer = find(&id).filter(is_peer).ok_or(Failure::UnknownCredential)?;
-        let verified = lakers::i_verify_message_2(&state, provider, peer.0, identity.private.expose());
-        if provider.has_failed() {
-            return Err(Failure::PublicKey);
+        let mut verified = Err(Failure::UnknownCredential);
+        for peer in find(&id).into_iter().filter(is_peer) {
+            // A provider that met a key that is not a point on the curve does not recover.
+            let provider = &mut Provider::new(crypto);
+            let tried = lakers::i_verify_message_2(&state, provider, peer.0, identity.private.expose());
+            verified = match provider.has_failed() {
+                true => Err(Failure::PublicKey),
+                false => tried.map(|tried| (tried, peer)).map_err(failure),
+            };
+            if verified.is_ok() {
+                break;
+            }
         }
-        let state = verified.map_err(failure)?;
+        let (state, peer) = verified?;
+        let provider = &mut Provider::new(crypto);
         let (own, transfer) = (identity.credential.0, identity.transfer.into());
         let (state, message_3, mut prk_out) =
             lakers::i_prepare_message_3(&state, provider, own, transfer, &None).map_err(failure)?;

@@ -167,6 +167,33 @@ fn a_responder_tries_each_credential_with_the_kid() {
     assert_eq!(finish(vec![responder.credential().to_owned()]), Err(Failure::UnknownCredential), "it has another kid");
 }
 
+/// A kid can name several credentials (RFC 9528, section 3.5.3).
+#[test]
+fn an_initiator_tries_each_credential_with_the_kid() {
+    let World { mut crypto, initiator, responder } = World::new(Transfer::ByReference, Transfer::ByReference);
+    let own = *responder.credential();
+    let of_another = *identity(&mut crypto, Some("gateway-2"), b"gateway", Transfer::ByReference).credential();
+    let mut bytes = own.as_bytes().to_vec();
+    let at = bytes.windows(3).position(|label| label == [0x21, 0x58, 0x20]).unwrap() + 3;
+    bytes[at..at + 32].fill(0xff);
+    let no_point = Credential::parse(&bytes).unwrap();
+    let mut finish = |candidates: Vec<Credential>| {
+        let (i, message_1) = Initiator::begin(&mut crypto, id(&[1])).unwrap();
+        let begun = Responder::begin(&mut crypto, message_1.as_bytes(), &responder, |_| Some(id(&[2])));
+        let (r, message_2) = begun.unwrap();
+        let (agreed, message_3, last) = i.finish(&mut crypto, message_2.as_bytes(), &initiator, |_| candidates)?;
+        let known = *initiator.credential();
+        let (_, message_4) = r.finish(&mut crypto, message_3.as_bytes(), |_| Some(known)).unwrap();
+        last.verify(&mut crypto, message_4.as_bytes()).unwrap();
+        Ok(agreed.peer)
+    };
+    assert_eq!(finish(vec![no_point, of_another, own]), Ok(own));
+    assert_eq!(finish(vec![own, of_another]), Ok(own));
+    assert_eq!(finish(vec![of_another]), Err(Failure::NotAuthentic));
+    assert_eq!(finish(vec![no_point]), Err(Failure::PublicKey));
+    assert_eq!(finish(vec![*initiator.credential()]), Err(Failure::UnknownCredential), "it has another kid");
+}
+
 /// An end that has a credential, but not its private key, does not authenticate.
 #[test]
 fn another_private_key_is_refused_at_both_ends() {

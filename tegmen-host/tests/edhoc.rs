@@ -181,6 +181,20 @@ async fn clients_with_one_kid_have_sessions_of_their_own() {
     assert_eq!(edhoc.totals(), EdhocTotals { agreed: 6, refused: 0 });
 }
 
+/// A client tries each credential with the kid of a server (RFC 9528, section 3.5.3).
+#[tokio::test]
+async fn servers_with_one_kid_have_sessions_of_their_own() {
+    let scene = Scene::new("one-kid-of-servers");
+    let client = scene.key("meter", Transfer::ByReference);
+    let names = ["gateway", "spare"];
+    let servers = names.map(|name| scene.key_of(name, b"kid", Transfer::ByReference));
+    for name in names {
+        let (_server, _, address) = scene.serve(name, &[("meter", client, "GET /value")], ANYWHERE);
+        let session = connect(address, scene.config("meter", &servers, true)).await;
+        assert!(session.get("/value").await.is_ok(), "{name}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_is_not_trusted_gets_no_request() {
     let scene = Scene::new("untrusted");

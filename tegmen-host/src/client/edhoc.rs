@@ -30,7 +30,8 @@ impl Session {
             .with(|connection| {
                 let crypto = &mut connection.io.environment.crypto;
                 initiator.finish(crypto, &message_2.payload, &keys.identity, |id| {
-                    keys.trusted.iter().find(|credential| credential.is_meant_by(id)).copied()
+                    let meant = keys.trusted.iter().filter(|credential| credential.is_meant_by(id));
+                    meant.copied().collect::<Vec<_>>()
                 })
             })
             .map_err(|failure| self.failed(failure))?;

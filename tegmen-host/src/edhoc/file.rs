@@ -175,8 +175,8 @@ pub fn read_peers(path: &Path) -> Result<Vec<EdhocPeer>, EdhocError> {
         if peers.iter().any(|known| known.name == name) {
             return Err(wrong(at, format!("{name}: another peer has this name")));
         }
-        if let Some(known) = peers.iter().find(|known| is_like(&known.credential, &credential)) {
-            return Err(wrong(at, format!("credential: {} has the same one, or the same kid", known.name)));
+        if let Some(known) = peers.iter().find(|known| known.credential == credential) {
+            return Err(wrong(at, format!("credential: {} has the same one", known.name)));
         }
         let rule = |rule: Spanned<String>| match crate::credentials::is_rule(rule.get_ref()) {
             true => Ok(rule.into_inner()),
@@ -204,11 +204,6 @@ pub fn parse_credential(text: &str) -> Result<Credential, EdhocError> {
             BadCredential::Key => "a key on P-256 (kty 2, crv 1)".to_owned(),
         })
     })
-}
-
-/// True if the credentials are equal or have the same `kid`. A message could then mean either credential.
-fn is_like(one: &Credential, other: &Credential) -> bool {
-    one.as_bytes() == other.as_bytes() || one.kid().is_some() && one.kid() == other.kid()
 }
 
 fn parse<'t, T: Deserialize<'t>>(file: &str, text: &'t str, known: &str) -> Result<T, EdhocError> {

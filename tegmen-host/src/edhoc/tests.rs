@@ -83,6 +83,10 @@ fn peers_are_read_with_their_rights() {
     assert_eq!(peers.len(), 2);
     assert_eq!(peers[0].allow.as_deref(), Some(&["GET /temp".to_owned()][..]));
     assert_eq!(peers[1].allow, None);
+    // Peers choose their kids, so two peers can have the same one (RFC 9528, section 3.5.3).
+    let same_kid = create_key(crypto, &files.0.join("third"), "third", &[1], Transfer::ByReference).unwrap();
+    let same_kid = peer("a", &one, "") + &peer("b", &crate::hex::to_hex(same_kid.as_bytes()), "");
+    assert_eq!(read_peers(&files.write("peers.toml", &same_kid)).unwrap().len(), 2);
     let wrong = [
         (peer("a", &one, "allow = [\"everything\"]"), "allow"),
         (peer("a", &one, "") + &peer("a", &other, ""), "another peer has this name"),
