@@ -21,7 +21,7 @@ pub enum BadCredential {
     /// The credential is longer than [`MAX_CREDENTIAL`], or its `kid` is longer than 16 bytes.
     TooLong,
     /// The bytes are not a CBOR map of definite length, or the map does not have the necessary entries: a confirmation
-    /// (8) with a COSE_Key (1), and optionally a subject (2).
+    /// (8) with a COSE_Key (1), and optionally a subject (2). The COSE_Key has kty, crv, x and y, and optionally kid.
     Malformed,
     /// The public key is not on P-256.
     Key,
@@ -38,7 +38,8 @@ impl Credential {
         }
         let mut reader = Reader::new(bytes);
         let parts = Parts::read(&mut reader).filter(|_| reader.is_empty()).ok_or(BadCredential::Malformed)?;
-        let (Some(kty), Some(curve), Some(x)) = (parts.kty, parts.curve, parts.x) else {
+        // A key of the type EC2 has both coordinates, although EDHOC uses x alone (RFC 9053, section 7.1.1).
+        let (Some(kty), Some(curve), Some(x), Some(_)) = (parts.kty, parts.curve, parts.x, parts.y) else {
             return Err(BadCredential::Malformed);
         };
         let x: [u8; 32] = x.try_into().map_err(|_| BadCredential::Key)?;

@@ -265,6 +265,24 @@ fn a_credential_has_a_key_on_p_256() {
     assert_eq!(Credential::parse(&[0; MAX_CREDENTIAL + 1]).unwrap_err(), BadCredential::TooLong);
 }
 
+/// A key of the type EC2 has crv, x and y (RFC 9053, section 7.1.1).
+#[test]
+fn a_credential_without_a_part_of_its_key_is_refused() {
+    let x = [&[0x21, 0x58, 32][..], &[7; 32]].concat();
+    let y = [&[0x22, 0x58, 32][..], &[8; 32]].concat();
+    let members = [&[0x01, 0x02][..], &[0x20, 0x01], &x, &y];
+    let with = |members: &[&[u8]]| {
+        let head = [0xa1, 0x08, 0xa1, 0x01, 0xa0 | members.len() as u8];
+        Credential::parse(&[&head[..], &members.concat()].concat()).map(drop)
+    };
+    assert_eq!(with(&members), Ok(()));
+    for missing in 0..members.len() {
+        let mut members = members.to_vec();
+        members.remove(missing);
+        assert_eq!(with(&members), Err(BadCredential::Malformed), "{missing}");
+    }
+}
+
 /// A map in which a label occurs twice is not valid (RFC 9052, section 9).
 #[test]
 fn a_credential_in_which_a_label_occurs_twice_is_refused() {
