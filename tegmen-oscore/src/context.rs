@@ -177,7 +177,7 @@ impl<N: Naming> SecurityContext<N> {
 
     /// Returns the reserved range of sequence numbers for messages that this endpoint sends. To reserve more sequence
     /// numbers, first store the new end of the range durably, and then call [`Lease::extend`]. The highest sequence
-    /// number is 2^40 - 1.
+    /// number is 2^40 - 1, or 2^31 - 1 with AES-GCM.
     pub const fn lease_mut(&mut self) -> &mut Lease {
         &mut self.lease
     }

@@ -1,6 +1,7 @@
 //! The parts of COSE that OSCORE uses: algorithms, nonce and additional authenticated data (RFC 8613, sections 5.2 to
 //! 5.4).
 
+use super::error::ProtectError;
 use super::id::{Id, Padded};
 use super::option::PartialIv;
 use tegmen_base::crypto::Crypto;
@@ -33,6 +34,10 @@ pub enum Aead {
 const TAG_16: u8 = 0x40;
 const NONCE_7: u8 = 0x80;
 
+/// Maximum number of messages that a key of AES-GCM encrypts (RFC 9053, section 4.1.1). A context has too few sequence
+/// numbers to exceed the limits of the other algorithms.
+pub(super) const GCM_LIMIT: u64 = 1 << 32;
+
 impl Aead {
     /// All algorithms.
     pub const ALL: [Self; 5] =
@@ -64,6 +69,19 @@ impl Aead {
             Self::A128Gcm => 1,
             _ if self as u8 & NONCE_7 == 0 => 0,
             _ => 6,
+        }
+    }
+
+    /// Checks the sequence number of the nonce under which a key encrypts a message. With AES-GCM, the number must be
+    /// below `limit`. A provider without AES-GCM needs no code for this check.
+    ///
+    /// # Errors
+    /// [`ProtectError::Exhausted`].
+    #[inline]
+    pub(super) const fn check<C: Crypto>(self, number: &PartialIv, limit: u64) -> Result<(), ProtectError> {
+        match C::AES_128_GCM.is_some() && matches!(self, Self::A128Gcm) && number.number() >= limit {
+            true => Err(ProtectError::Exhausted),
+            false => Ok(()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Protects a message in place (RFC 8613, sections 8.1 and 8.3).
 
 use super::context::{Context, NO_CHALLENGE, SecurityContext};
-use super::cose::MAX_TAG;
+use super::cose::{GCM_LIMIT, MAX_TAG};
 use super::error::ProtectError;
 use super::id::Id;
 use super::naming::Naming;
@@ -96,6 +96,8 @@ impl<N: Naming> SecurityContext<N> {
         request: (&Id, &PartialIv),
         frame: &mut Frame<'_>,
     ) -> Result<(), ProtectError> {
+        // The nonces of our key have our numbers, and in responses also those of the other endpoint.
+        self.aead.check::<C>(number.unwrap_or(request.1), GCM_LIMIT / 2)?;
         let inputs = &self.inputs(&self.sender_id, number, request);
         let mut option = OscoreOption { partial_iv: number.copied(), ..OscoreOption::default() };
         let wrapped = &mut N::Wrapped::default();

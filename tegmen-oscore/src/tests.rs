@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use std::string::String;
 use std::vec::Vec;
 use tegmen_base::buf::Frame;
-use tegmen_base::crypto::Compact;
 use tegmen_base::crypto::{Ccm, Crypto, NotAuthentic, Unsupported};
+use tegmen_base::crypto::{Compact, RustCrypto};
 use tegmen_base::replay::ReplayWindow;
 use tegmen_coap::{Builder, MessageRef, MessageType};
 use tegmen_coap::{Code, OptionNumber, Token};
@@ -483,6 +483,28 @@ fn nothing_is_protected_without_a_lease_and_nothing_after_the_last_number() {
     let mut last = Context::resume::<Compact>(&PARAMETERS, MAX_PARTIAL_IV).unwrap();
     last.lease_mut().extend(u64::MAX);
     assert_eq!((protect(&mut last), protect(&mut last)), (Ok(()), Err(ProtectError::Exhausted)));
+}
+
+/// A key of AES-GCM encrypts at most 2^32 messages (RFC 9053, section 4.1.1): half of them under numbers of its own
+/// end, and half of them under numbers of the other end.
+#[test]
+fn a_key_of_aes_gcm_encrypts_no_more_than_2_to_the_32_messages() {
+    let crypto = &mut RustCrypto::new([1; 32]);
+    let (get, content) = (message(Code::GET, &[], &[]), message(Code::CONTENT, &[], b"21"));
+    let gcm = Parameters { aead: Aead::A128Gcm, ..PARAMETERS };
+    for (parameters, last) in [(gcm, (1 << 31) - 1), (PARAMETERS, MAX_PARTIAL_IV)] {
+        let mut end = Context::resume::<RustCrypto>(&parameters, last).unwrap();
+        end.lease_mut().extend(u64::MAX);
+        let mut protect = || in_frame(&get, |frame| end.protect_request(crypto, frame)).map(|_| ());
+        assert_eq!((protect(), protect()), (Ok(()), Err(ProtectError::Exhausted)));
+    }
+    let mut end = Context::new::<RustCrypto>(&gcm).unwrap();
+    let mut answer = |number| {
+        let request = RequestBinding(PartialIv::new(number).unwrap());
+        let nonce = Some(RequestNonce(request));
+        in_frame(&content, |frame| end.protect_response(crypto, &request, nonce, frame)).map(|_| ())
+    };
+    assert_eq!((answer((1 << 31) - 1), answer(1 << 31)), (Ok(()), Err(ProtectError::Exhausted)));
 }
 
 #[test]

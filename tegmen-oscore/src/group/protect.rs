@@ -6,7 +6,7 @@ use super::deterministic::{MaxAge, REQUEST_HASH_LEN};
 use super::exchange::{GroupNonce, GroupPending, GroupRequest, Replies};
 use super::keystream::{self, SIGNATURE_LEN};
 use super::recipient::Recipient;
-use crate::cose::{Aead, MAX_TAG};
+use crate::cose::{Aead, GCM_LIMIT, MAX_TAG};
 use crate::error::ProtectError;
 use crate::naming::MAX_ID_CONTEXT;
 use crate::option::{OscoreOption, PartialIv, max_len};
@@ -58,10 +58,10 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     }
 
     /// Protects the response in `frame` to a request. `nonce` permits one response that is encrypted under the nonce of
-    /// the request. Such a response contains no Partial IV. In three cases, the response uses the next sequence number
+    /// the request. Such a response contains no Partial IV. In some cases, the response uses the next sequence number
     /// of this member, and contains it as its Partial IV (RFC 10021, section 7.3): if `nonce` is `None`, if `nonce`
     /// belongs to another request, and if the Group Identifier of the request is not the Group Identifier of this
-    /// context.
+    /// context. With AES-GCM there is a fourth case: the sequence number of the request is 2^23 or more.
     ///
     /// The response to a deterministic request is signed, and contains a sequence number of this member. Its Max-Age is
     /// repeated as an outer option, so that caches store the response for that time
@@ -85,9 +85,13 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
             (Mode::Pairwise(_), Some(_)) => return Err(ProtectError::Malformed),
         };
         let mut mode = mode;
-        self.sealing(crypto, &mut mode)?;
+        let (aead, ..) = self.sealing(crypto, &mut mode)?;
         let own = match nonce {
-            Some(GroupNonce(of)) if of == *request && of.gid == self.gid => None,
+            Some(GroupNonce(of))
+                if of == *request && of.gid == self.gid && aead.check::<C>(&of.number, REQUEST_LIMIT).is_ok() =>
+            {
+                None
+            }
             _ => Some(self.take_number()?),
         };
         self.seal(crypto, &plain, &mut mode, own.as_ref(), request, frame)?;
@@ -153,6 +157,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         frame: &mut Frame<'_>,
     ) -> Result<(), ProtectError> {
         let (aead, key, signature) = self.sealing(crypto, mode)?;
+        own.map_or(Ok(()), |number| aead.check::<C>(number, GCM_LIMIT / 2))?;
         let is_request = plain.code.is_request();
         let option = OscoreOption {
             partial_iv: own.copied(),
@@ -207,6 +212,10 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         Aad::new(&parts, out).map_err(Into::into)
     }
 }
+
+/// With AES-GCM, only a request with a sequence number below this limit gives its nonce to a response. So a key
+/// encrypts at most 2^31 messages under numbers of its own member, and at most 2^31 under those of 256 other members.
+const REQUEST_LIMIT: u64 = GCM_LIMIT / 2 / 256;
 
 /// The algorithm and the key of a message, and the curve of its signature (`None` in the pairwise mode).
 type Sealing<'k> = (Aead, &'k [u8; KEY_LEN], Option<Curve>);

@@ -5,7 +5,7 @@ use tegmen_base::buf::Frame;
 use tegmen_base::crypto::Curve;
 use tegmen_coap::{Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen_oscore::group::GroupRequest;
-use tegmen_oscore::{ProtectError, UnprotectError};
+use tegmen_oscore::{Aead, ProtectError, UnprotectError};
 
 /// Makes the member `old` again, as it is after a power cut: it knows the end of its reserved sequence numbers, but has
 /// lost all replay windows.
@@ -177,4 +177,30 @@ fn after_any_number_of_crashes_no_nonce_comes_twice_and_no_replay_is_delivered()
         }
     }
     assert_eq!(delivered, 300);
+}
+
+/// A key of AES-GCM encrypts at most 2^32 messages (RFC 9053, section 4.1.1): half of them under numbers of its own
+/// member, and half of them under numbers of 256 others.
+#[test]
+fn a_key_of_aes_gcm_encrypts_no_more_than_2_to_the_32_messages() {
+    let mut group = Group::of(Curve::Ed25519);
+    (group.algorithms.aead, group.algorithms.group_encryption) = (Some(Aead::A128Gcm), Some(Aead::A128Gcm));
+    for to in [None, Some("lamp")] {
+        let [mut client, mut lamp] = ["client", "lamp"].map(|name| group.member(name));
+        for (number, own) in [(0, 0), ((1 << 23) - 1, 0), (1 << 23, 1)] {
+            client.context = group.context("client", number);
+            client.context.lease_mut().extend(u64::MAX);
+            let (mut pending, datagram) = client.ask(&request(), to).unwrap();
+            let (_, nonce) = lamp.hear_fresh(&datagram);
+            let first = lamp.context.lease().next();
+            let back = to.map(|_| "client");
+            let answer = lamp.answer(&response(), back, &nonce.request(), Some(nonce)).unwrap();
+            assert_eq!(lamp.context.lease().next() - first, own, "numbers of the response to request {number}");
+            assert!(client.learn(&mut pending, &answer).is_ok());
+        }
+        client.context = group.context("client", (1 << 31) - 1);
+        client.context.lease_mut().extend(u64::MAX);
+        assert!(client.ask(&request(), to).is_ok());
+        assert_eq!(client.ask(&request(), to).map(drop).unwrap_err(), ProtectError::Exhausted);
+    }
 }
