@@ -44,6 +44,7 @@ texts! {
         Self::NoLinkAddress => "an address was left out, and the frame has none either",
         Self::WrongLength => "the packet cannot have the length that was announced",
         Self::TooLong => "the packet is longer than its buffer",
+        Self::NoChecksum => "the sender left out the UDP checksum",
     }
     ParseError {
         Self::NotIpv6 => "the packet is not IPv6",

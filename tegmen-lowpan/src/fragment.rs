@@ -6,7 +6,6 @@
 
 use super::frame::{self, LinkAddress};
 use super::iphc::{self, Compressed, Context, Hop};
-use crate::ip;
 use tegmen_base::buf::{Full, Reader, Truncated, Writer};
 use tegmen_base::time::{Duration, Instant};
 
@@ -118,7 +117,6 @@ struct Slot<const BYTES: usize> {
     hop: Hop,
     tag: u16,
     len: u16,
-    checksum_elided: bool,
     /// One bit for each unit of eight bytes in the packet. The bit is 1 if the unit has arrived.
     have: [u32; UNITS / 32],
     bytes: [u8; BYTES],
@@ -130,7 +128,6 @@ impl<const BYTES: usize> Slot<BYTES> {
         hop: Hop { source: LinkAddress::Absent, destination: LinkAddress::Absent },
         tag: 0,
         len: 0,
-        checksum_elided: false,
         have: [0; UNITS / 32],
         bytes: [0; BYTES],
     };
@@ -250,7 +247,6 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
                 let read = iphc::decompress(payload, hop, contexts, None, &mut slot.bytes)?;
                 let rest = payload.get(read.read..).unwrap_or(&[]);
                 copy(slot.bytes.get_mut(read.written..).ok_or(FragmentError::TooLong)?, rest)?;
-                slot.checksum_elided = read.checksum_elided;
                 read.written.saturating_add(rest.len())
             }
         };
@@ -271,11 +267,11 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         rest: &[u8],
     ) -> Result<usize, FragmentError> {
         let mut headers = [0; HEADERS_LEN];
-        let (written, read, elided) = match rest {
-            [IPV6, ..] => (0, 1, false),
+        let (written, read) = match rest {
+            [IPV6, ..] => (0, 1),
             _ => {
                 let read = iphc::decompress(rest, hop, contexts, Some(len.into()), &mut headers)?;
-                (read.written, read.read, read.checksum_elided)
+                (read.written, read.read)
             }
         };
         let index = self.slot(now, hop, len, tag)?;
@@ -283,8 +279,6 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         // The headers alone need not end at a multiple of 8 bytes. So the headers and the payload of the first fragment
         // are marked together.
         let end = written.saturating_add(payload.len());
-        let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
-        slot.checksum_elided |= elided;
         if self.mark(index, 0, end)? {
             let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
             copy(&mut slot.bytes, headers.get(..written).unwrap_or(&[]))?;
@@ -345,7 +339,6 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         (slot.since, slot.hop, slot.tag, slot.len) = (now, *hop, tag, len);
         slot.have = [0; UNITS / 32];
-        slot.checksum_elided = false;
         Ok(index)
     }
 
@@ -355,7 +348,6 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         let oldest = self.slots.iter().enumerate().max_by_key(|(_, slot)| age(slot)).map_or(0, |(index, _)| index);
         if let Some(slot) = self.slots.get_mut(oldest) {
             slot.since = Instant::NEVER;
-            slot.checksum_elided = false;
         }
         oldest
     }
@@ -370,11 +362,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
             return None;
         }
         slot.since = Instant::NEVER;
-        let packet = slot.bytes.get_mut(..slot.len.into())?;
-        if slot.checksum_elided {
-            ip::restore_checksum(packet);
-        }
-        Some(packet)
+        slot.bytes.get_mut(..slot.len.into())
     }
 }
 

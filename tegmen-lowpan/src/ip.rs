@@ -94,21 +94,6 @@ pub fn headers(path: &Path, hop_limit: u8, payload: &[u8]) -> Result<[u8; HEADRO
     Ok(headers)
 }
 
-/// Computes the UDP checksum of `packet`, and writes it into the packet. The sender left out the checksum when it
-/// compressed the headers (RFC 6282, section 4.3.2). `packet` begins with its IPv6 header. A packet that is not UDP
-/// does not change.
-pub(crate) fn restore_checksum(packet: &mut [u8]) {
-    let mut header = Reader::new(packet);
-    let fields = (header.take(6).ok(), header.u8().ok(), header.u8().ok(), header.array().ok(), header.array().ok());
-    let (Some(_), Some(UDP), Some(_), Some(source), Some(destination)) = fields else { return };
-    let udp = header.rest();
-    let Ok(len) = u16::try_from(udp.len()) else { return };
-    let sum = Sum::of_pseudo_header(&source, &destination, len).add(udp).folded();
-    if let Some(checksum) = packet.get_mut(CHECKSUM) {
-        checksum.copy_from_slice(&(if sum == u16::MAX { u16::MAX } else { !sum }).to_be_bytes());
-    }
-}
-
 /// The reason why a received packet is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParseError {
@@ -167,8 +152,6 @@ impl From<Truncated> for ParseError {
 pub const HEADROOM: usize = IP_HEADER_LEN + UDP_HEADER_LEN;
 const IP_HEADER_LEN: usize = 40;
 const UDP_HEADER_LEN: usize = 8;
-/// The position of the UDP checksum in the packet.
-const CHECKSUM: core::ops::Range<usize> = 46..48;
 /// The protocol number of UDP.
 const UDP: u8 = 17;
 

@@ -290,9 +290,6 @@ pub struct Decompressed {
     pub read: usize,
     /// Number of bytes of uncompressed headers that were written.
     pub written: usize,
-    /// True if the sender left out the UDP checksum. The checksum in the uncompressed headers is then zero, and the
-    /// caller must compute it after the whole datagram has arrived (RFC 6282, section 4.3.2).
-    pub checksum_elided: bool,
 }
 
 /// Decompresses the headers at the front of `bytes`, and writes them to the front of `out`. `packet_len` is the length
@@ -360,14 +357,12 @@ pub fn decompress(
     writer.put(&[next_header, hop_limit])?;
     writer.put(&source)?;
     writer.put(&destination)?;
-    let mut checksum_elided = false;
     if let Some((source, destination, checksum)) = udp {
-        for word in [source, destination, payload_len, checksum.unwrap_or(0)] {
+        for word in [source, destination, payload_len, checksum] {
             writer.u16(word)?;
         }
-        checksum_elided = checksum.is_none();
     }
-    Ok(Decompressed { read, written: writer.len(), checksum_elided })
+    Ok(Decompressed { read, written: writer.len() })
 }
 
 fn read_unicast<'c>(
@@ -418,12 +413,16 @@ fn read_multicast<'c>(
     })
 }
 
-/// Reads a compressed UDP header. Returns the source port, the destination port, and the checksum; `None` if the sender
-/// left out the checksum.
-fn read_udp(reader: &mut Reader<'_>) -> Result<(u16, u16, Option<u16>), HeaderError> {
+/// Reads a compressed UDP header. Returns the source port, the destination port, and the checksum. A header without a
+/// checksum is refused, because this layer does not know whether the packet has an additional integrity check (RFC
+/// 6282, section 4.3.2).
+fn read_udp(reader: &mut Reader<'_>) -> Result<(u16, u16, u16), HeaderError> {
     let nhc = reader.u8()?;
     if nhc & 0xf8 != NHC_UDP {
         return Err(HeaderError::Unsupported);
+    }
+    if nhc & 4 != 0 {
+        return Err(HeaderError::NoChecksum);
     }
     let (source, destination) = match nhc & 3 {
         0 => (reader.u16()?, reader.u16()?),
@@ -434,8 +433,7 @@ fn read_udp(reader: &mut Reader<'_>) -> Result<(u16, u16, Option<u16>), HeaderEr
             (0xf0b0 | (both >> 4), 0xf0b0 | (both & 0xf))
         }
     };
-    let checksum = if nhc & 4 == 0 { Some(reader.u16()?) } else { None };
-    Ok((source, destination, checksum))
+    Ok((source, destination, reader.u16()?))
 }
 
 fn number([high, middle, low]: [u8; 3]) -> u32 {
@@ -457,6 +455,9 @@ pub enum HeaderError {
     WrongLength,
     /// The packet is longer than the buffer.
     TooLong,
+    /// The sender left out the UDP checksum. Nothing proves that the packet has an additional integrity check, so the
+    /// packet is dropped (RFC 6282, section 4.3.2).
+    NoChecksum,
 }
 
 impl From<Truncated> for HeaderError {

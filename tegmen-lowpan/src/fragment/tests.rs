@@ -1,4 +1,5 @@
 use super::*;
+use crate::ip;
 use proptest::prelude::*;
 use std::vec::Vec;
 use tegmen_base::address::{Address, Path};
@@ -135,7 +136,7 @@ fn what_is_too_long_is_refused_on_both_sides() {
 }
 
 #[test]
-fn a_checksum_that_was_left_out_is_computed() {
+fn a_packet_without_a_udp_checksum_is_dropped() {
     let sent = packet(&numbered(20));
     let mut frame = frames(&sent, &HOP, 1, ROOM).remove(0);
     let compressed = Compressed::of(&sent, &HOP, &[]).unwrap().bytes().len();
@@ -143,8 +144,10 @@ fn a_checksum_that_was_left_out_is_computed() {
     let nhc = compressed - 2 - 5; // both ports are whole
     assert_eq!(frame[nhc], 0xf0);
     frame[nhc] |= 4;
-    let mut reassembly = Reassembly::<1, 512>::new();
-    assert_eq!(reassembly.receive(NOW, &HOP, &[], &frame).unwrap().unwrap(), sent);
+    let refused = Err(FragmentError::Headers(iphc::HeaderError::NoChecksum));
+    assert_eq!(Reassembly::<1, 512>::new().receive(NOW, &HOP, &[], &frame), refused);
+    let first = [&[0xc0, sent.len() as u8, 0, 7][..], &frame].concat();
+    assert_eq!(Reassembly::<1, 512>::new().receive(NOW, &HOP, &[], &first), refused);
 }
 
 proptest! {

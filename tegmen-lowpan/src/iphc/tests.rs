@@ -97,12 +97,14 @@ fn the_unspecified_address_and_other_protocols_are_written() {
 }
 
 #[test]
-fn an_elided_checksum_is_reported() {
-    let air = [0x7e, 0x33, 0xf7, 0x12, b'x'];
-    let mut out = [0; 48];
-    let read = decompress(&air, &SHORT, &[], None, &mut out).unwrap();
-    assert!(read.checksum_elided);
-    assert_eq!((read.read, read.written, &out[44..48]), (4, 48, &[0, 9, 0, 0][..]));
+fn a_udp_header_without_a_checksum_is_refused() {
+    let read = |air: &[u8]| decompress(air, &SHORT, &[], None, &mut [0; 48]).map(|read| (read.read, read.written));
+    for (nhc, ports) in [(0xf0, &[0, 1, 0, 2][..]), (0xf1, &[0, 1, 2]), (0xf2, &[1, 0, 2]), (0xf3, &[0x12])] {
+        let with = [&[0x7e, 0x33, nhc][..], ports, &[0xab, 0xcd], b"x"].concat();
+        assert_eq!(read(&with), Ok((with.len() - 1, 48)), "{with:02x?}");
+        let without = [&[0x7e, 0x33, nhc | 4][..], ports, b"xyz"].concat();
+        assert_eq!(read(&without), Err(HeaderError::NoChecksum), "{without:02x?}");
+    }
 }
 
 #[test]
