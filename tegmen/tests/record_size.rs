@@ -6,7 +6,9 @@ mod world;
 use tegmen::dtls::{Config, Fatal, Profile};
 use tegmen::endpoint::Misuse;
 use tegmen::time::Duration;
-use world::puppet::{ALERT, APPLICATION_DATA, CLIENT_HELLO, HANDSHAKE, Puppet, SERVER_HELLO, last_alert, records};
+use world::puppet::{
+    ALERT, APPLICATION_DATA, CLIENT_HELLO, HANDSHAKE, Puppet, SERVER_HELLO, last_alert, offer_of, records,
+};
 use world::{Fate, World};
 
 /// Maximum number of bytes of content in a record (RFC 5246, section 6.2.1).
@@ -136,6 +138,21 @@ fn answered(extensions: &[&[u8]]) -> Result<Vec<u8>, (u8, u8)> {
     };
     // Header, version, random, session id, suite, compression.
     Ok(body[12 + 2 + 32 + 1 + 2 + 1..].to_vec())
+}
+
+/// RFC 6066, section 4: the length is one of four.
+#[test]
+fn a_client_offers_the_longest_length_within_its_limit() {
+    for (limit, length) in
+        [(511, None), (512, Some(1)), (1500, Some(2)), (2048, Some(3)), (9000, Some(4)), (16384, None)]
+    {
+        let mut world = World::new(1, Config { record_size_limit: limit, ..Config::default() });
+        world.connect();
+        world.run(Duration::from_secs(1));
+        let (_, extensions) = offer_of(&world.sent[0].1);
+        let offered = extensions.into_iter().find(|(kind, _)| *kind == 1).map(|(_, content)| content);
+        assert_eq!(offered, length.map(|length| vec![length]), "{limit}");
+    }
 }
 
 #[test]

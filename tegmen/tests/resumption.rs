@@ -382,6 +382,28 @@ fn a_session_whose_suite_is_not_offered_any_more_is_not_resumed() {
     falls_back(&mut world);
 }
 
+/// RFC 6066, sections 1.1 and 4: a server that resumes a session does not answer max_fragment_length, and the length of
+/// the first handshake remains.
+#[test]
+fn a_client_sends_no_more_than_its_fragment_length_if_a_resumption_does_not_answer() {
+    for (limit, expected) in [(600, 512), (1024, 1024), (100, 1 << 14), (0, 1 << 14)] {
+        let mut world = with_tickets(1, CCM_8);
+        world.client.limit_records(limit);
+        let mut world = first(world);
+        world.network = Box::new(|_, _| Fate::LOST);
+        world.connect_again();
+        world.run(Duration::from_millis(10));
+        let (_, hello) = world.sent.remove(0);
+        // Behind record and handshake headers, version and random.
+        let session_id = &hello[25 + 2 + 32..][..33];
+        let suite = CipherSuite::PSK_WITH_AES_128_CCM_8.0.to_be_bytes();
+        let extended_master_secret = [0, 4, 0, 0x17, 0, 0];
+        let body = [&[254, 253][..], &[0x5a; 32], session_id, &suite, &[0], &extended_master_secret].concat();
+        world.tell_client(&record(HANDSHAKE, 0, 0, &message(SERVER_HELLO, 0, &body)));
+        assert_eq!((world.client.max_content(), world.client.closed), (expected, None), "{limit}");
+    }
+}
+
 #[test]
 fn a_client_that_has_not_proved_its_address_gets_three_flights() {
     let mut world = first(with_tickets(1, CCM_8));

@@ -185,7 +185,8 @@ impl Handshake<'_> {
         }
         if R::RECORD_SIZE {
             let limit = if offered { context.roles.record_size_limit() } else { 0 };
-            self.association.record_size = RecordSize::answered(&answered, limit)?;
+            let resumed = R::RESUMPTION && self.state.flags.has(Flags::RESUMED);
+            self.association.record_size = RecordSize::answered(&answered, limit, resumed)?;
         }
         self.state.server_random = *hello.random;
         self.state.extended_master_secret = answered.extended_master_secret;

@@ -14,12 +14,15 @@ pub(crate) const MIN_LIMIT: u16 = 64;
 /// Maximum useful value of record_size_limit: the maximum length of a record's content.
 pub(crate) const MAX_LIMIT: u16 = MAX_CONTENT as u16;
 
-/// The agreed limit of an association, in two bytes: the limit in bytes, and the bit [`BOTH`].
+/// The agreed limit of an association, in two bytes: the limit in bytes, and the bit [`BOTH`] or the bit [`SENT_ONLY`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RecordSize(u16);
 
 /// A bit that is set if both directions have the same limit, as max_fragment_length requires.
 const BOTH: u16 = 1 << 15;
+/// A bit that is set, together with a limit, if the limit is for sent records alone. Without other bits, it is
+/// [`MAX_LIMIT`].
+const SENT_ONLY: u16 = MAX_LIMIT;
 
 impl RecordSize {
     /// The value for an association without a negotiated limit.
@@ -49,9 +52,16 @@ impl RecordSize {
     /// bytes, or 0 if the client offered no limit. Returns an error if the ServerHello has both extensions (RFC 8449,
     /// section 5), an extension that was not offered, a max_fragment_length other than the offered one (RFC 6066,
     /// section 4), or a record_size_limit below 64.
-    pub(crate) fn answered(hello: &Extensions, limit: u16) -> Result<Self, Fatal> {
+    ///
+    /// A server that resumes a session does not answer max_fragment_length, and the length of the first handshake
+    /// remains (RFC 6066, sections 1.1 and 4). The client does not store this length. So after a resumption without an
+    /// answer, it sends no more than the length that it offers.
+    pub(crate) fn answered(hello: &Extensions, limit: u16, resumed: bool) -> Result<Self, Fatal> {
         match (hello.record_size_limit, hello.max_fragment_length) {
-            (None, None) => Ok(Self::UNLIMITED),
+            (None, None) => {
+                let length = MaxFragmentLength::within(limit).filter(|_| resumed).and_then(MaxFragmentLength::bytes);
+                Ok(length.map_or(Self::UNLIMITED, |bytes| Self(bytes | SENT_ONLY)))
+            }
             (Some(_), Some(_)) => Err(Fatal::IllegalParameter),
             (Some(theirs), None) if limit > 0 => Self::limit(theirs),
             (None, Some(length)) => match MaxFragmentLength::within(limit) {
@@ -86,6 +96,7 @@ impl RecordSize {
     pub(crate) const fn sent(self) -> usize {
         match self.0 & !BOTH {
             0 => MAX_CONTENT,
+            limit if limit > SENT_ONLY => (limit & !SENT_ONLY) as usize,
             limit => limit as usize,
         }
     }
@@ -96,6 +107,7 @@ impl RecordSize {
         match self.0 {
             0 => MAX_CONTENT,
             both if both & BOTH != 0 => self.sent(),
+            only if only > SENT_ONLY => MAX_CONTENT,
             _ if limit == 0 => MAX_CONTENT,
             _ => limit as usize,
         }

@@ -2,6 +2,7 @@
 
 use super::{Fate, World};
 use tegmen::address::Address;
+use tegmen::buf::Reader;
 use tegmen::crypto::{Crypto, MAX_SHARE, MAX_SIGNATURE, NamedGroup, RustCrypto, SCALAR_LEN, curves, digest, hmac};
 use tegmen::dtls::Config;
 use tegmen::endpoint::{Peers as _, Phase};
@@ -69,6 +70,20 @@ pub fn client_hello(random: &[u8; 32], cookie: &[u8], suites: &[u8], tail: &[u8]
     body.extend([1, 0]);
     body.extend(tail);
     body
+}
+
+/// Returns the cipher suites and the extensions of a ClientHello, which is the only message in its datagram.
+pub fn offer_of(datagram: &[u8]) -> (Vec<u8>, Vec<(u16, Vec<u8>)>) {
+    let (_, _, message) = records(datagram).remove(0);
+    assert_eq!(message[0], CLIENT_HELLO);
+    // Behind the header: version and random.
+    let mut reader = Reader::new(&message[12 + 2 + 32..]);
+    let (_session_id, _cookie) = (reader.with_len8().unwrap(), reader.with_len8().unwrap());
+    let suites = reader.with_len16().unwrap().to_vec();
+    let _compression_methods = reader.with_len8().unwrap();
+    let mut list = Reader::new(if reader.is_empty() { &[] } else { reader.with_len16().unwrap() });
+    let next = || Some((list.u16().ok()?, list.with_len16().ok()?.to_vec()));
+    (suites, std::iter::from_fn(next).collect())
 }
 
 /// Returns the body of a ServerHello. `tail` is the part after the compression method.

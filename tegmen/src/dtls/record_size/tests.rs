@@ -22,22 +22,38 @@ fn a_server_that_is_asked_for_both_takes_the_limit() {
 fn what_no_endpoint_may_say_is_an_illegal_parameter() {
     for limit in [0, 1, 63] {
         assert_eq!(RecordSize::asked(&hello(Some(limit), None)), Err(Fatal::IllegalParameter));
-        assert_eq!(RecordSize::answered(&hello(Some(limit), None), 512), Err(Fatal::IllegalParameter));
+        assert_eq!(RecordSize::answered(&hello(Some(limit), None), 512, false), Err(Fatal::IllegalParameter));
     }
     for length in [0, 5, 255] {
         assert_eq!(RecordSize::asked(&hello(None, Some(length))), Err(Fatal::IllegalParameter));
-        assert_eq!(RecordSize::answered(&hello(None, Some(length)), 512), Err(Fatal::IllegalParameter));
+        assert_eq!(RecordSize::answered(&hello(None, Some(length)), 512, false), Err(Fatal::IllegalParameter));
     }
-    assert_eq!(RecordSize::answered(&hello(Some(64), Some(1)), 512), Err(Fatal::IllegalParameter));
-    assert_eq!(RecordSize::answered(&hello(None, Some(2)), 512), Err(Fatal::IllegalParameter));
+    assert_eq!(RecordSize::answered(&hello(Some(64), Some(1)), 512, false), Err(Fatal::IllegalParameter));
+    assert_eq!(RecordSize::answered(&hello(None, Some(2)), 512, false), Err(Fatal::IllegalParameter));
 }
 
 #[test]
 fn what_was_not_offered_may_not_be_answered() {
-    assert_eq!(RecordSize::answered(&hello(Some(64), None), 0), Err(Fatal::UnsupportedExtension));
-    assert_eq!(RecordSize::answered(&hello(None, Some(1)), 0), Err(Fatal::UnsupportedExtension));
+    assert_eq!(RecordSize::answered(&hello(Some(64), None), 0, false), Err(Fatal::UnsupportedExtension));
+    assert_eq!(RecordSize::answered(&hello(None, Some(1)), 0, false), Err(Fatal::UnsupportedExtension));
     // A limit below 512 has no length beside it.
-    assert_eq!(RecordSize::answered(&hello(None, Some(1)), 511), Err(Fatal::UnsupportedExtension));
+    assert_eq!(RecordSize::answered(&hello(None, Some(1)), 511, false), Err(Fatal::UnsupportedExtension));
+}
+
+#[test]
+fn a_client_sends_no_more_than_it_offers_if_a_resumption_does_not_answer() {
+    let agreed = |limit, resumed| RecordSize::answered(&hello(None, None), limit, resumed).unwrap();
+    for (limit, sent) in [(512, 512), (600, 512), (1024, 1024), (5000, 4096)] {
+        let kept = RecordSize::from_bits(agreed(limit, true).to_bits());
+        assert_eq!((kept.sent(), kept.received(limit)), (sent, MAX_CONTENT));
+        assert_eq!(agreed(limit, false), RecordSize::UNLIMITED);
+    }
+    for limit in [0, 511, MAX_LIMIT] {
+        assert_eq!(agreed(limit, true), RecordSize::UNLIMITED, "no length is offered");
+    }
+    // An answer counts, and a peer with the largest limit has this limit.
+    let answered = RecordSize::answered(&hello(Some(MAX_LIMIT), None), 600, true).unwrap();
+    assert_eq!((answered.sent(), answered.received(600)), (MAX_CONTENT, 600));
 }
 
 proptest! {
@@ -53,7 +69,7 @@ proptest! {
         let at_server = RecordSize::asked(&asked).unwrap();
         let (record_size_limit, max_fragment_length) = at_server.answer(server);
         let answered = Extensions { record_size_limit, max_fragment_length, ..Extensions::default() };
-        let at_client = RecordSize::answered(&answered, client).unwrap();
+        let at_client = RecordSize::answered(&answered, client, false).unwrap();
         prop_assert_eq!(at_server.sent(), at_client.received(client));
         prop_assert_eq!(at_client.sent(), at_server.received(server));
         prop_assert!(at_server.sent() <= usize::from(client) || old && fragment.is_none());
