@@ -382,6 +382,18 @@ fn a_session_whose_suite_is_not_offered_any_more_is_not_resumed() {
     falls_back(&mut world);
 }
 
+/// RFC 5246, section 7.4.1.2: a ClientHello with a session id offers the suite of the session.
+#[test]
+fn a_client_does_not_offer_a_session_whose_suite_it_does_not_offer() {
+    for with in [with_tickets, with_ids] {
+        let mut world = first(with(1, Suites::CCM_8_THEN_GCM));
+        world.client.offer(Suites::GCM);
+        falls_back(&mut world);
+        // Behind record and handshake headers, version and random: the length of the session id.
+        assert_eq!(world.sent[0].1[25 + 2 + 32], 0);
+    }
+}
+
 /// RFC 6066, sections 1.1 and 4: a server that resumes a session does not answer max_fragment_length, and the length of
 /// the first handshake remains.
 #[test]

@@ -5,13 +5,15 @@ use crate::address::Path;
 use crate::crypto::Crypto;
 use crate::cx::Cx;
 use crate::dtls::CipherSuite;
+use crate::dtls::context::HandshakeContext;
 use crate::dtls::resumption::{Handle, Resumable, SessionState};
 use crate::dtls::roles::Roles;
 use crate::identity::PeerId;
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// Does the same as [`Self::connect`], and also offers to resume a session. If the server declines the offer, or if
-    /// the offer does not fit the buffers of a handshake, client and server make a full handshake.
+    /// Does the same as [`Self::connect`], and also offers to resume a session. Client and server make a full handshake
+    /// if the server declines the offer, if the offer does not fit the buffers of a handshake, or if a role on a host
+    /// no longer offers the cipher suite of the session (RFC 5246, section 7.4.1.2).
     ///
     /// # Errors
     /// [`TableFull`] if all entries belong to associations that we opened.
@@ -23,10 +25,12 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         handle: Handle<'_>,
     ) -> Result<PeerId, TableFull> {
         let id = self.connect(cx, path)?;
+        let context = HandshakeContext { settings: &self.settings, roles: &self.roles };
         if R::RESUMPTION
             && let Some(handshake) = &mut self.peers.handshake(id)
             && !handshake.state.minimal
-            && handshake.offer_session(cx, self.settings.mtu, session, handle).is_err()
+            && (R::ON_HOST && !context.resumes::<C>(session.cipher_suite)
+                || handshake.offer_session(cx, self.settings.mtu, session, handle).is_err())
         {
             handshake.clear_scratch();
         }
