@@ -7,8 +7,8 @@ use tegmen::dtls::{CertificateType, CipherSuite, ClientAuthentication, Config, F
 use tegmen::time::Duration;
 use world::badge::Badge;
 use world::puppet::{
-    CERTIFICATE, CERTIFICATE_REQUEST, CERTIFICATE_VERIFY, ECDSA_CCM_8 as SUITE, HANDSHAKE, Puppet, SERVER_HELLO,
-    SERVER_HELLO_DONE, SERVER_KEY_EXCHANGE, last_alert, message, record, records, server_hello,
+    CERTIFICATE, CERTIFICATE_REQUEST, CERTIFICATE_VERIFY, CLIENT_KEY_EXCHANGE, ECDSA_CCM_8 as SUITE, HANDSHAKE, Puppet,
+    SERVER_HELLO, SERVER_HELLO_DONE, SERVER_KEY_EXCHANGE, last_alert, message, offer_of, record, records, server_hello,
 };
 use world::{Fate, World};
 
@@ -247,6 +247,23 @@ fn point_formats_are_answered_to_a_client_that_sent_them_and_no_other() {
     }
 }
 
+/// RFC 8422, sections 4 and 5.1.2: a client lists its curves, and uncompressed points alone, if it offers a suite that
+/// needs them. RFC 5746, section 3.4: each ClientHello has the signalling suite.
+#[test]
+fn a_client_lists_curves_only_with_a_suite_that_needs_them() {
+    for (suites, lists) in [(ECDSA_CCM_8, true), (ECDHE_PSK, true), (Suites::CCM_8_THEN_GCM, false)] {
+        let (client, server) = mutual(certificate);
+        let mut world = world(1, suites, client, server);
+        world.connect();
+        world.run(Duration::from_secs(1));
+        let (offered, extensions) = offer_of(&world.sent[0].1);
+        let content = |kind| extensions.iter().find(|(found, _)| *found == kind).map(|(_, content)| &content[..]);
+        assert_eq!(content(10).is_some(), lists, "supported_groups");
+        assert_eq!(content(11), lists.then_some(&[1, 0][..]), "ec_point_formats");
+        assert_eq!(offered.last_chunk(), Some(&[0x00, 0xff]));
+    }
+}
+
 #[test]
 fn a_client_that_takes_no_uncompressed_points_is_refused() {
     // ansiX962_compressed_prime alone, and a list whose length is wrong.
@@ -464,6 +481,42 @@ const RAW_CLIENT: &[u8] = &[0, 19, 0, 1, 2];
 const X509_CLIENT: &[u8] = &[0, 19, 0, 1, 0];
 const RAW_SERVER: &[u8] = &[0, 20, 0, 1, 2];
 const X509_SERVER: &[u8] = &[0, 20, 0, 1, 0];
+
+/// RFC 8422, sections 5.10 and 5.11: client and server end a handshake in which the shared secret of x25519 is zero.
+#[test]
+fn an_x25519_key_of_small_order_is_an_illegal_parameter() {
+    const SUITE: [u8; 2] = [0xd0, 0x03];
+    let one: [u8; 32] = std::array::from_fn(|at| u8::from(at == 0));
+    let order_8 = [
+        0xe0, 0xeb, 0x7a, 0x7c, 0x3b, 0x41, 0xb8, 0xae, 0x16, 0x56, 0xe3, 0xfa, 0xf1, 0x9f, 0xc4, 0x6a, 0xda, 0x09,
+        0x8d, 0xeb, 0x9c, 0x32, 0xb1, 0xfd, 0x86, 0x62, 0x05, 0x16, 0x5f, 0x49, 0xb8, 0x00,
+    ];
+    for share in [[0; 32], one, order_8] {
+        let mut at_server = world(1, ECDHE_PSK, Badge::default(), Badge::default());
+        let mut puppet = Puppet::new(1000);
+        puppet.suite = SUITE;
+        puppet.tail = vec![0, 8, 0, 10, 0, 4, 0, 2, 0, 29]; // supported_groups: x25519
+        puppet.reach_server_hello_done(&mut at_server);
+        let body = [&Puppet::identity(b"Client_identity")[..], &[32], &share].concat();
+        let key_exchange = puppet.next_message(CLIENT_KEY_EXCHANGE, &body);
+        let answer = puppet.send(&mut at_server, &key_exchange);
+        assert_eq!((last_alert(&answer), at_server.server.closed), (Some((2, 47)), Some(Fatal::IllegalParameter)));
+
+        let mut at_client = world(7, ECDHE_PSK, Badge::default(), Badge::default());
+        at_client.network = Box::new(|n, _| if n < 3 { Fate::arrives() } else { Fate::LOST });
+        at_client.connect();
+        at_client.run(Duration::from_millis(100));
+        // No hint, and the share behind its named curve: x25519.
+        let key = [&[0, 0, 3, 0, 29, 32][..], &share].concat();
+        let hello = server_hello([254, 253], SUITE, 0, &[]);
+        let flight = [(SERVER_HELLO, hello), (SERVER_KEY_EXCHANGE, key), (SERVER_HELLO_DONE, Vec::new())];
+        let mut answer = Vec::new();
+        for (seq, (kind, body)) in (1..).zip(flight) {
+            answer = at_client.tell_client(&record(HANDSHAKE, 0, seq, &message(kind, seq as u16, &body)));
+        }
+        assert_eq!((last_alert(&answer), at_client.client.closed), (Some((2, 47)), Some(Fatal::IllegalParameter)));
+    }
+}
 
 #[test]
 fn a_certificate_type_that_was_not_offered_is_refused() {

@@ -98,3 +98,33 @@ fn the_key_of_a_claims_set_is_read() {
     let twice = [&x25519[..9], &[0xa4], &x25519[10..], &[0x20, 0x06]].concat();
     assert_eq!(key_of_ccs(&twice), None);
 }
+
+/// RFC 9053, sections 2, 6.3.1 and 7: a key has kty, crv and its coordinates, and its type is that of its curve.
+#[test]
+fn a_key_without_a_part_or_with_the_type_of_another_curve_is_not_read() {
+    let (x, y) = ([&[0x21, 0x58, 0x20][..], &[5; 32]].concat(), [&[0x22, 0x58, 0x20][..], &[6; 32]].concat());
+    let is_read = |members: &[&[u8]]| {
+        let head = [0xa1, 0x08, 0xa1, 0x01, 0xa0 | members.len() as u8];
+        key_of_ccs(&[&head[..], &members.concat()].concat()).is_some()
+    };
+    let okp = [&[0x01, 1][..], &[0x20, 6], &x];
+    let ec2 = [&[0x01, 2][..], &[0x20, 1], &x, &y];
+    for (whole, kty, curves) in [(&okp[..], 1, &[4, 6][..]), (&ec2, 2, &[1])] {
+        assert!(is_read(whole));
+        for missing in 0..whole.len() {
+            let mut members = whole.to_vec();
+            members.remove(missing);
+            assert!(!is_read(&members), "kty {kty}, without member {missing}");
+        }
+        for other in 0..8 {
+            let (of_type, of_curve) = ([0x01, other], [0x20, other]);
+            let with = |at: usize, member| {
+                let mut members = whole.to_vec();
+                members[at] = member;
+                is_read(&members)
+            };
+            assert_eq!(with(0, &of_type[..]), other == kty, "kty {other} instead of {kty}");
+            assert_eq!(with(1, &of_curve[..]), curves.contains(&other), "kty {kty}, crv {other}");
+        }
+    }
+}
