@@ -9,10 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tegmen::buf::Frame;
 use tegmen::coap::Code;
-use tegmen::dtls::{CipherSuite, ClientAuthentication, Suites};
+use tegmen::crypto::RustCrypto;
+use tegmen::crypto::hash::HmacKey;
+use tegmen::dtls::{CipherSuite, ClientAuthentication, ContentType, Suites};
 use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Session, Tap, Tapped};
 use tegmen_host::credentials::Credentials;
+use tegmen_host::hex::from_hex;
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::resumption::ResumptionConfig;
@@ -267,6 +271,9 @@ async fn a_damaged_file_is_as_good_as_none_and_a_bad_directory_is_an_error() {
 struct Between {
     address: SocketAddr,
     is_armed: Arc<AtomicBool>,
+    /// The socket to the client.
+    before: UdpSocket,
+    client: Arc<Mutex<Option<SocketAddr>>>,
 }
 
 impl Between {
@@ -279,11 +286,13 @@ impl Between {
         before.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         behind.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         let armed = is_armed.clone();
+        let this = Self { address, is_armed, before: before.try_clone().unwrap(), client: Arc::default() };
+        let client = this.client.clone();
         std::thread::spawn(move || {
-            let (mut datagram, mut client, mut dropped) = ([0; 2000], None, Vec::new());
+            let (mut datagram, mut dropped) = ([0; 2000], Vec::new());
             loop {
                 if let Ok((len, from)) = before.recv_from(&mut datagram) {
-                    client = Some(from);
+                    *client.lock().unwrap() = Some(from);
                     let is_hello = datagram[0] == 22 && datagram[13] == 1;
                     let random = datagram[27..59].to_vec();
                     if is_hello && armed.swap(false, Ordering::SeqCst) {
@@ -297,12 +306,82 @@ impl Between {
                         behind.send_to(&datagram[..len], server).unwrap();
                     }
                 }
-                if let (Ok(len), Some(client)) = (behind.recv(&mut datagram), client) {
+                if let (Ok(len), Some(client)) = (behind.recv(&mut datagram), *client.lock().unwrap()) {
                     before.send_to(&datagram[..len], client).unwrap();
                 }
             }
         });
-        Self { address, is_armed }
+        this
+    }
+
+    /// Sends the client a datagram that seems to come from the server.
+    fn tell_client(&self, datagram: &[u8]) {
+        self.before.send_to(datagram, self.client.lock().unwrap().unwrap()).unwrap();
+    }
+}
+
+/// Returns an alert of the server in a protected record. `secrets` is the line of the key log, and `hello` is a datagram
+/// that begins with the ServerHello.
+fn alert_of_server(secrets: &str, hello: &[u8], alert: [u8; 2]) -> Vec<u8> {
+    // Behind record and handshake headers and version: the random, the session id, and the suite.
+    let (server_random, rest) = hello[27..].split_at(32);
+    let suite = &rest[1 + usize::from(rest[0])..];
+    let suite = CipherSuite(u16::from_be_bytes([suite[0], suite[1]]));
+    let words: Vec<_> = secrets.trim().split(' ').skip(1).map(|word| from_hex(word).unwrap()).collect();
+    let [client_random, master] = words.as_slice() else { panic!("{secrets}") };
+    let mut block = [0; 40];
+    HmacKey::new::<RustCrypto>(&[master])
+        .prf::<RustCrypto>(&[b"key expansion", server_random, client_random], &mut block);
+    let mut channel = suite.channel(false, &block, false).unwrap();
+    let (mut crypto, mut last) = (RustCrypto::new([1; 32]), Vec::new());
+    // The server has used the first numbers.
+    for _ in 0..20 {
+        let mut storage = [0; 100];
+        let mut frame = Frame::new(&mut storage, 40);
+        frame.append(&alert).unwrap();
+        channel.seal(&mut crypto, ContentType::ALERT, &mut frame).unwrap();
+        last = frame.bytes().to_vec();
+    }
+    last
+}
+
+/// RFC 5246, section 7.2.2: a session that a fatal alert ended is not resumed. One that close_notify ended can be.
+#[tokio::test]
+async fn a_session_that_a_fatal_alert_ended_is_forgotten() {
+    let credentials = Credentials::single("me", b"0123456789abcdef");
+    let resumption = Some(ResumptionConfig::default());
+    let running = start(ServerConfig::default().with(|config| config.resumption = resumption), &credentials, 0);
+    for (alert, left) in [([2, 22], 0), ([1, 0], 1)] {
+        let (dir, between) = (Dir::new(&format!("alert-{}", alert[1])), Between::new(running.address, None));
+        let seen = Arc::new(Mutex::new((String::new(), Vec::new())));
+        let tap = {
+            let seen = seen.clone();
+            Tap(Arc::new(move |tapped| match tapped {
+                Tapped::Secrets(line) => seen.lock().unwrap().0 = line.to_owned(),
+                // A handshake record with a ServerHello in front.
+                Tapped::Datagram { sent: false, datagram, .. } if datagram[0] == 22 && datagram.get(13) == Some(&2) => {
+                    seen.lock().unwrap().1 = datagram.to_vec();
+                }
+                Tapped::Datagram { .. } => {}
+            }))
+        };
+        let client = psk(&dir.0, b"0123456789abcdef").with(|config| {
+            config.log.tap = Some(tap);
+            config.recovery.reconnect = false;
+        });
+        let session = Session::connect_to(between.address, Scheme::Coaps, client).await.unwrap();
+        session.get("/value").await.unwrap();
+        let files = || std::fs::read_dir(&dir.0).unwrap().count();
+        assert_eq!(files(), 1);
+        let (secrets, hello) = seen.lock().unwrap().clone();
+        between.tell_client(&alert_of_server(&secrets, &hello, alert));
+        let mut tries = 0;
+        while session.get("/value").await.is_ok() {
+            tries += 1;
+            assert!(tries < 100, "the alert did not end the session");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(files(), left, "{alert:?}");
     }
 }
 

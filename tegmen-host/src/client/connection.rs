@@ -15,7 +15,7 @@ use super::oscore::OscoreClient;
 use super::persistence::PersistentSession;
 use super::places::{Arrived, Places};
 use super::resumable::ResumableSession;
-use super::resumption::ResumptionStore;
+use super::resumption::{ResumptionStore, ended_in_alert};
 use super::session_context::SessionContext;
 use super::{ClientConfig, ClientError, Handle};
 use crate::clock;
@@ -332,6 +332,14 @@ impl Connection<'_> {
     pub(super) fn on_closed(&mut self, reason: Fatal) {
         self.entry.closed = Some(reason);
         self.forget_session();
+        // RFC 5246, section 7.2.2: a session that ended in a fatal alert is not resumed. The stored session is this one
+        // once its handshake is complete.
+        if self.entry.established
+            && ended_in_alert(reason)
+            && let Some(store) = &mut self.entry.resumption
+        {
+            let _ = store.forget(); // a file that cannot be removed is not read again by this client
+        }
         let remote = self.entry.remote;
         self.entry.places.end_all(|| ClientError::Ended { remote, detail: reason.to_string() });
     }

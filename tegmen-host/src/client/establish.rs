@@ -14,7 +14,7 @@ use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::crypto::Crypto as _;
 use tegmen::cx::Environment;
-use tegmen::dtls::{Extended, Fatal, Handle, Keys as _, Rank, Resuming};
+use tegmen::dtls::{Extended, Handle, Keys as _, Rank, Resuming};
 use tegmen::endpoint::Endpoint;
 use tegmen::time::Instant;
 
@@ -152,7 +152,7 @@ impl Session {
                 done => return done,
             }
             // RFC 5246, section 7.2.2: a session that ended in a fatal alert is not resumed.
-            if let Some(Fatal::Alert(_)) = closed {
+            if closed.is_some_and(resumption::ended_in_alert) {
                 self.with(|connection| match &mut connection.entry.resumption {
                     Some(store) => store.forget(),
                     None => Ok(()),
