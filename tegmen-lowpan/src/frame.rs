@@ -143,6 +143,15 @@ impl Header {
         }
     }
 
+    /// Returns true if a device with the address `address` in the network `pan` receives the frame: its destination is
+    /// the address or the broadcast address, in this network or in all networks (IEEE 802.15.4-2006, section 7.5.6.2).
+    /// A frame without a destination is for the PAN coordinator alone, and this function returns false.
+    pub fn is_for(&self, pan: PanId, address: &LinkAddress) -> bool {
+        !self.destination.is_empty()
+            && (self.destination_pan == pan || self.destination_pan == PanId::BROADCAST)
+            && (self.destination == *address || self.destination == LinkAddress::BROADCAST)
+    }
+
     /// Returns the number of bytes of the header.
     pub fn len(&self) -> usize {
         let pan = |address: &LinkAddress| if address.is_empty() { 0 } else { 2usize };

@@ -30,6 +30,30 @@ fn an_acknowledgement_is_that_of_the_standard() {
     assert_eq!(checksum(b"123456789"), 0x2189);
 }
 
+/// IEEE 802.15.4-2006, section 7.5.6.2: the third level of filtering.
+#[test]
+fn a_frame_is_for_its_receiver_in_its_own_network() {
+    const PAN: PanId = PanId(0xabcd);
+    const OWN: LinkAddress = LinkAddress::Short(2);
+    let other = LinkAddress::Extended([2; 8]);
+    for (pan, destination, expected) in [
+        (PAN, OWN, true),
+        (PAN, LinkAddress::BROADCAST, true),
+        (PanId::BROADCAST, OWN, true),
+        (PanId::BROADCAST, LinkAddress::BROADCAST, true),
+        (PanId(0xabce), OWN, false),
+        (PanId(0xabce), LinkAddress::BROADCAST, false),
+        (PAN, LinkAddress::Short(3), false),
+        (PAN, other, false),
+        (PAN, LinkAddress::Absent, false),
+    ] {
+        let header = Header::data(pan, LinkAddress::Short(1), destination, 7);
+        let mut out = [0; MAX_LEN];
+        let frame = Frame::parse(write(&header, b"hi", &mut out).unwrap()).unwrap();
+        assert_eq!(frame.header.is_for(PAN, &OWN), expected, "{header:?}");
+    }
+}
+
 #[test]
 fn a_damaged_bit_is_noticed() {
     let header = Header::data(PanId(1), LinkAddress::Short(1), LinkAddress::Extended([1, 2, 3, 4, 5, 6, 7, 8]), 1);

@@ -9,7 +9,7 @@ use super::radio::{
     ACKNOWLEDGEMENT_WAIT, ASSESSMENT, BACKOFF, LONG_SPACING, SHORT_FRAME_LEN, SHORT_SPACING, TURNAROUND, airtime,
 };
 use super::random::Stream;
-use super::{Activity, Event, Micros, Network, NodeId, Outcome, Told};
+use super::{Activity, Event, Micros, Network, NodeId, Outcome, PAN, Told};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tegmen_lowpan::frame::{self, Frame, FrameType, Header, LinkAddress};
@@ -206,7 +206,7 @@ impl Network {
             self.space(node, len);
             return;
         }
-        if header.destination != station.address && header.destination != LinkAddress::BROADCAST {
+        if !header.is_for(PAN, &station.address) {
             return;
         }
         station.activity.receiving += airtime(psdu.len());
