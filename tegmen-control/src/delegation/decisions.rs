@@ -77,9 +77,7 @@ pub(super) struct Standing<'s> {
     pub(super) scope: u8,
     pub(super) since: u32,
     pub(super) expires: u32,
-    /// The number of the earlier connection if it belongs to the previous epoch; `None` if it belongs to the present
-    /// epoch.
-    pub(super) of: Option<u32>,
+    pub(super) id: ConnectionId,
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
@@ -163,7 +161,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let mut number = None;
         let is_revoked = |old| {
             number = Some(old);
-            state.is_refused(tag, old)
+            !state.may_continue(tag, old)
         };
         // It gets its new number when its ticket is sealed.
         let reissued = state.issuer.reissue(&mut *self.crypto(), ticket, self.seconds(), 0, is_revoked).ok()?;
@@ -211,11 +209,12 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         carry: impl FnOnce(&mut InMemory, &Given) -> Result<(), NotGiven>,
     ) -> Result<Given, NotGiven> {
         let decide = |state: &mut InMemory| {
-            let Standing { peer, scope, since, expires, of } = *standing;
-            let is_refused = of.is_some_and(|of| state.is_refused(state.tag_before, of));
+            let Standing { peer, scope, since, expires, id } = *standing;
+            let goes_on = state.may_continue(state.tag_of(id), id.number);
+            let of = (id.epoch != state.known.present.number).then_some(id.number);
             let (party, config) = (state.known.party.party(), &state.known.config);
             let stands = rights::stands(&*self.rights, peer, &party, config, scope);
-            if is_refused || !stands || expires <= self.seconds() {
+            if !goes_on || !stands || expires <= self.seconds() {
                 return Err(NotGiven::NoRights);
             }
             let connection = take(state, if of.is_some() { Purpose::Again } else { Purpose::New }, scope)?;
@@ -294,7 +293,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         carrier: Carrier,
     ) -> Result<Given, NotGiven> {
         let Kept { old, since, expires } = kept;
-        if state.is_refused(state.tag_before, old.number) || expires <= self.seconds() {
+        if !state.may_continue(state.tag_before, old.number) || expires <= self.seconds() {
             return Err(NotGiven::NoRights);
         }
         let connection = take(state, Purpose::Again, old.scope)?;

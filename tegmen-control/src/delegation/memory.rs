@@ -147,6 +147,9 @@ pub(super) struct InMemory {
     /// The refused connections of each valid epoch, by the tag of the epoch and the number of the connection. The value
     /// is true if the device has acknowledged the refusal.
     pub(super) refused: HashMap<Tag, BTreeMap<u32, bool>>,
+    /// The connections whose revocation has begun and is not durable, by the tag of their epoch and by their number. No
+    /// connection replaces them. A connection whose revocation failed stays here until its epoch is no longer valid.
+    ending: BTreeSet<(Tag, u32)>,
     pub(super) new: Free,
     pub(super) again: Free,
     /// The tag of the pending epoch, and the connection numbers that this server has reserved in this epoch. `None` if
@@ -192,6 +195,7 @@ impl InMemory {
             tag,
             tag_before,
             refused: HashMap::new(),
+            ending: BTreeSet::new(),
             new: Free::default(),
             again: Free::default(),
             next_numbers: None,
@@ -224,7 +228,9 @@ impl InMemory {
             self.handovers.clear();
             self.is_littered = true;
         }
-        self.refused.retain(|of, _| Some(*of) == tag || Some(*of) == tag_before);
+        let is_valid = |of: Tag| Some(of) == tag || Some(of) == tag_before;
+        self.refused.retain(|of, _| is_valid(*of));
+        self.ending.retain(|(of, _)| is_valid(*of));
         self.issuer = known.issuer();
         (self.known, self.tag, self.tag_before, self.is_stale) = (known, tag, tag_before, false);
     }
@@ -258,6 +264,34 @@ impl InMemory {
     /// Returns true if the connection with this number is refused in the epoch with this tag.
     pub(super) fn is_refused(&self, tag: Option<Tag>, number: u32) -> bool {
         tag.and_then(|tag| self.refused.get(&tag)).is_some_and(|refused| refused.contains_key(&number))
+    }
+
+    /// Records that the revocation of a connection begins: no connection replaces it from now on.
+    pub(super) fn ends(&mut self, tag: Tag, number: u32) {
+        self.ending.insert((tag, number));
+    }
+
+    /// Records that a connection is not revoked, because no such connection exists.
+    pub(super) fn goes_on(&mut self, tag: Tag, number: u32) {
+        self.ending.remove(&(tag, number));
+    }
+
+    /// Records that the revocation of a connection is durable. Drops a session of this connection that waits to be sent
+    /// to the device.
+    pub(super) fn refuse(&mut self, tag: Tag, number: u32) {
+        self.ending.remove(&(tag, number));
+        if [self.tag, self.tag_before].contains(&Some(tag)) {
+            self.refused.entry(tag).or_default().entry(number).or_insert(false);
+        }
+        if self.tag == Some(tag) {
+            self.handovers.forget(number);
+        }
+    }
+
+    /// Returns true if another connection may replace the connection with this number of the epoch with this tag. The
+    /// connection is neither refused, nor has its revocation begun.
+    pub(super) fn may_continue(&self, tag: Option<Tag>, number: u32) -> bool {
+        tag.is_some_and(|tag| !self.ending.contains(&(tag, number))) && !self.is_refused(tag, number)
     }
 
     /// Returns the numbers of the connections of the present epoch that the device must refuse and whose refusal it has

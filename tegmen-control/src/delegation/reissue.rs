@@ -171,7 +171,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         (device, before): (&Arc<Device>, &DelegatedConnection),
         (peer, at_peer): (&Arc<Device>, &DelegatedConnection),
     ) -> Result<ConnectionId, DelegationError> {
-        let (own, others) = (as_it_was(device, before), as_it_was(peer, at_peer));
+        let (own, others) = (as_it_was(before), as_it_was(at_peer));
         match before.carrier {
             Carrier::Device => {
                 let given = self.open_between([device, peer], before.since, Some([own, others]))?;
@@ -197,8 +197,7 @@ fn open_now(connections: &[DelegatedConnection], now: u64) -> impl Iterator<Item
     connections.iter().filter(is_open)
 }
 
-fn as_it_was<'c>(device: &Device, connection: &'c DelegatedConnection) -> Standing<'c> {
+fn as_it_was(connection: &DelegatedConnection) -> Standing<'_> {
     let DelegatedConnection { id, peer, scope, since, expires, .. } = connection;
-    let of = (id.epoch != device.state().known.present.number).then_some(id.number);
-    Standing { peer, scope: *scope, since: *since, expires: *expires, of }
+    Standing { peer, scope: *scope, since: *since, expires: *expires, id: *id }
 }

@@ -26,6 +26,8 @@ pub struct Revoked {
 
 /// The connections that one revocation concerns.
 struct Family {
+    /// The tag of the epoch that was the present one when these connections were found.
+    present: Option<Tag>,
     refused: BTreeSet<(u16, Tag, u32)>,
     /// True if the revocation may have to cover further connections that have no row in the store. Such a connection
     /// exists if a server was killed after it gave the connection to a peer and before it wrote the row.
@@ -35,9 +37,10 @@ struct Family {
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Revokes a connection. If this connection replaced a connection of the previous epoch, the replaced connection is
     /// revoked too. All connections of the present epoch that replace a revoked connection are also revoked. The
-    /// revocation is durable when this function returns. From then on the server opens no ticket of these connections.
-    /// The device receives the revocation when the server next contacts it. If the device's list of refused connections
-    /// is full, the next epoch begins at that time.
+    /// revocation is durable when this function returns. The server opens no ticket of these connections from the start
+    /// of the call on, so no peer gets a new ticket while the server writes the revocation. The device receives the
+    /// revocation when the server next contacts it. If the device's list of refused connections is full, the next epoch
+    /// begins at that time.
     ///
     /// A connection number that was reserved can be revoked even if the [store has no connection with this
     /// number](Self::unaccounted). If the number was reserved for a peer that returned with a ticket of the previous
@@ -47,14 +50,12 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoConnection`], [`DelegationError::Changed`] or
-    /// [`DelegationError::Store`]. The connection may then still be valid.
+    /// [`DelegationError::Store`]. The connection may then still be valid, but this server no longer replaces it.
     pub async fn revoke(&self, name: &str, id: ConnectionId, by: &str) -> Result<Revoked, DelegationError> {
         let device = self.known(name)?;
         let refused = loop {
-            // Waiting rows belong to connections that are already valid.
-            self.write_made().await?;
-            let family = self.family(&device, id).await?;
-            if let Some(revoked) = self.refuse(&device, &family, by).await? {
+            let (tag, family) = self.family(&device, id).await?;
+            if let Some(revoked) = self.refuse(&device, tag, &family, by).await? {
                 break revoked;
             }
         };
@@ -92,11 +93,12 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(revoked)
     }
 
-    /// Makes the revocation of the connections in `family` durable. Returns `None` if another epoch began after
-    /// `family` was read from the store.
+    /// Makes the revocation of the connections in `family` durable. Returns `None` if `family` must be found again,
+    /// because another epoch began. `of` is the tag of the epoch of the connection that the operator named.
     async fn refuse(
         &self,
         device: &Arc<Device>,
+        of: Tag,
         family: &Family,
         by: &str,
     ) -> Result<Option<Revoked>, DelegationError> {
@@ -109,34 +111,33 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let by_reset = self
             .change(device, |known| {
                 let [present, _, before] = known.tags::<C>();
-                if new.iter().any(|(_, tag, _)| ![present, before].contains(&Some(*tag))) {
+                let is_valid = |tag: Tag| [present, before].contains(&Some(tag));
+                let (has_moved, is_alone) = (family.present != present, family.refused.len() == 1);
+                if !is_valid(of) || has_moved && is_alone {
                     return Ok((None, Transaction::default()));
                 }
+                // Others than the named connection may have been replaced in the new epoch before they were found.
+                let is_uncertain = family.is_uncertain || has_moved;
                 let refused = device.state().report().refused;
                 let in_present = new.iter().filter(|(_, tag, _)| Some(*tag) == present).count();
                 let is_full = refused.saturating_add(in_present) > known.config.places as usize;
                 if is_full {
                     known.reset.get_or_insert_with(|| "the list of the device is full".to_owned());
                 }
-                if family.is_uncertain {
+                if is_uncertain {
                     (known.before, known.forget) = (None, true);
                     known.reset.get_or_insert_with(|| by.to_owned());
                 }
                 let put = |rows: Transaction, (_, tag, number): &(u16, Tag, u32)| {
                     rows.put(rows::refused(name, tag, *number), row.clone())
                 };
-                let transaction = new.iter().fold(Transaction::default(), put);
-                Ok((Some(is_full || family.is_uncertain), transaction))
+                let transaction = new.iter().filter(|(_, tag, _)| is_valid(*tag)).fold(Transaction::default(), put);
+                Ok((Some(is_full || is_uncertain), transaction))
             })
             .await?;
         let Some(by_reset) = by_reset else { return Ok(None) };
         let mut state = device.state();
-        for (_, tag, number) in new {
-            if [state.tag, state.tag_before].contains(&Some(tag)) {
-                state.refused.entry(tag).or_default().entry(number).or_insert(false);
-                state.handovers.forget(number);
-            }
-        }
+        family.refused.iter().for_each(|(_, tag, number)| state.refuse(*tag, *number));
         drop(state);
         self.want(device);
         let connections =
@@ -146,27 +147,39 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
 
     /// Finds the connections that must be revoked together with the connection `id`: a connection of the previous
     /// epoch, and the connections of the present epoch that replace it. The connection `id` is one of these
-    /// connections.
-    async fn family(&self, device: &Device, id: ConnectionId) -> Result<Family, DelegationError> {
+    /// connections. From now on, no connection replaces one of them. Also returns the tag of the epoch of `id`.
+    async fn family(&self, device: &Device, id: ConnectionId) -> Result<(Tag, Family), DelegationError> {
         let none = || DelegationError::NoConnection { name: device.name.clone(), id };
-        let tag = device.state().tag_of(id).ok_or_else(none)?;
+        // A peer that returns while the server reads its rows would get a connection that the revocation does not cover.
+        let tag = {
+            let mut state = device.state();
+            let tag = state.tag_of(id).ok_or_else(none)?;
+            state.ends(tag, id.number);
+            tag
+        };
+        // Waiting rows belong to connections that are already valid.
+        self.write_made().await?;
         let row = rows::connection(&device.name, &tag, id.number);
         let entry = self.store.read(row.as_bytes(), None).await?.entry;
         let purpose = Purpose::of_number(id.number);
         if entry.is_none() && !self.unaccounted_of(device, &tag, purpose).await?.contains(&id.number) {
+            device.state().goes_on(tag, id.number);
             return Err(none());
         }
-        let is_present = device.state().tag == Some(tag);
+        let epochs = epochs(device);
+        let present = epochs.last().map(|(_, present)| *present);
+        let is_present = present == Some(tag);
         let row = entry.and_then(|entry| rows::read::<ConnectionRow>(&entry.value).ok());
         let old = match (is_present, &row) {
             (true, Some(row)) => row.of,
             (true, None) => None,
             (false, _) => Some(id.number),
         };
-        let mut family = Family { refused: BTreeSet::from([(id.epoch, tag, id.number)]), is_uncertain: false };
-        family.is_uncertain = is_present && row.is_none() && purpose == Purpose::Again;
-        let epochs = epochs(device);
-        let ([(before, before_tag), present], Some(old)) = (epochs.as_slice(), old) else { return Ok(family) };
+        let is_uncertain = is_present && row.is_none() && purpose == Purpose::Again;
+        let mut family = Family { present, refused: BTreeSet::from([(id.epoch, tag, id.number)]), is_uncertain };
+        let ([(before, before_tag), present], Some(old)) = (epochs.as_slice(), old) else { return Ok((tag, family)) };
+        device.state().ends(*before_tag, old);
+        self.write_made().await?;
         family.refused.insert((*before, *before_tag, old));
         self.each(&rows::connections(&device.name, &present.1), |entry| {
             let connection = read(device, *present, entry)?;
@@ -177,7 +190,10 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         })
         .await?;
         family.is_uncertain |= !self.unaccounted_of(device, &present.1, Purpose::Again).await?.is_empty();
-        Ok(family)
+        let mut state = device.state();
+        family.refused.iter().for_each(|(_, tag, number)| state.ends(*tag, *number));
+        drop(state);
+        Ok((tag, family))
     }
 
     /// Returns the connections of the present epoch that the device must refuse and whose refusal it has not

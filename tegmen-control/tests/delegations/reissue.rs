@@ -1,11 +1,13 @@
 //! Tests of sessions between two devices that an operator opens again after a new epoch has begun.
 
+use crate::disk::{Call, Counting};
 use crate::recorder::Seals;
 use crate::world::{
     DOOR, LAMP, Scene, Server, TIME, imprinted, introduced, next_epoch, next_epoch_of, pass, renew, revoke, server,
     server_with, settle, ticket, wait,
 };
-use tegmen_control::delegation::{Carrier, Reissue, Way};
+use std::sync::Arc;
+use tegmen_control::delegation::{Carrier, ConnectionId, Reissue, Way};
 use tegmen_store::Database;
 
 /// A policy without the rule that lets the lamp open a session with the door.
@@ -112,4 +114,28 @@ fn other_peers_are_listed_and_get_nothing() {
     assert_eq!(ways(&reissued), [("writer", Way::Returns, false)], "one returned, and one is revoked");
     assert_eq!(server.counts().reissued, sealed);
     assert!(renew(&server, &tickets[0]).is_some());
+}
+
+#[test]
+fn a_session_whose_connection_is_revoked_meanwhile_is_not_given_again() {
+    let scene = Scene::new("again-revoked");
+    let store = Counting::new(scene.database(), None);
+    let server = Arc::new(server(&scene, store.clone(), &Seals::default()));
+    let (mut device, _door) = introduced(&*server);
+    pass(1);
+    wait(server.introduce(LAMP, DOOR)).unwrap();
+    settle(&*server);
+    next_epoch(&*server, &mut device);
+    let at = Arc::clone(&server);
+    // The connections of the lamp have two scans. The third scan finds the connection of the door in its first session,
+    // and the fourth scan the one in its second session.
+    store.interrupt(Call::Scan, 3, move || {
+        wait(at.revoke(DOOR, ConnectionId { epoch: 1, number: 0 }, "root")).unwrap();
+    });
+    let reissued = wait(server.reissue(LAMP, "root")).unwrap();
+    let given: Vec<_> = reissued.iter().map(|one| (one.way, one.given.is_some(), one.failed)).collect();
+    assert_eq!(given, [(Way::Again, false, Some("no-scope")), (Way::Again, true, None)]);
+    settle(&*server);
+    let connections = wait(server.connections(DOOR, None, 10)).unwrap().connections;
+    assert_eq!(connections.iter().filter(|one| !one.revoked).count(), 2, "{connections:?}");
 }

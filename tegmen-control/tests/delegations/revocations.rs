@@ -2,8 +2,10 @@
 //! of one of the two always covers both. It also covers each further connection that replaced the same connection of
 //! the previous epoch.
 
+use crate::disk::{Call, Counting};
 use crate::recorder::Seals;
-use crate::world::{LAMP, Scene, Server, imprinted, next_epoch, open, renew, server, settle, ticket, wait};
+use crate::world::{LAMP, Lamp, Scene, Server, imprinted, next_epoch, open, renew, server, settle, ticket, wait};
+use std::sync::{Arc, Mutex};
 use tegmen_control::delegation::{ConnectionId, DelegationError};
 use tegmen_delegation::Refused;
 use tegmen_store::Store;
@@ -121,4 +123,58 @@ fn a_copy_that_a_killed_server_gave_ends_with_the_connection() {
         assert!(renew(&again, &copy).is_none() && renew(&again, &ticket).is_none());
         assert!(open(&mut device, &copy).is_err());
     }
+}
+
+/// A server with a store whose calls a test can interrupt, a device, and the ticket of a connection of epoch 1.
+fn interruptible(scene: &Scene) -> (Arc<Server<Counting>>, Counting, Lamp, Vec<u8>) {
+    let store = Counting::new(scene.database(), None);
+    let server = Arc::new(server(scene, store.clone(), &Seals::default()));
+    let device = imprinted(&*server);
+    let ticket = ticket(&*server, "writer").unwrap();
+    settle(&*server);
+    (server, store, device, ticket)
+}
+
+#[test]
+fn a_peer_that_returns_during_its_revocation_gets_no_ticket() {
+    for by_old in [true, false] {
+        let scene = Scene::new(&format!("meanwhile-{by_old}"));
+        let (server, store, mut device, ticket) = interruptible(&scene);
+        next_epoch(&*server, &mut device);
+        renew(&*server, &ticket).unwrap();
+        settle(&*server);
+        let returned = Arc::new(Mutex::new(None));
+        let (at, gets, old) = (Arc::clone(&server), Arc::clone(&returned), ticket.clone());
+        // The revocation is not durable yet, and the server has read which connections it covers.
+        store.interrupt(Call::Commit, 0, move || *gets.lock().unwrap() = Some(renew(&*at, &old)));
+        let named = if by_old { id(1, 0) } else { id(2, 32_768) };
+        assert_eq!(revoke(&*server, named), (vec![id(1, 0), id(2, 32_768)], false));
+        assert_eq!(*returned.lock().unwrap(), Some(None), "the connection is about to be revoked");
+        assert_eq!(server.to_refuse(LAMP).unwrap(), [id(2, 32_768)]);
+    }
+}
+
+#[test]
+fn an_epoch_that_begins_during_a_revocation_does_not_let_the_peer_return() {
+    let scene = Scene::new("begins");
+    let (server, store, device, ticket) = interruptible(&scene);
+    let (returned, device) = (Arc::new(Mutex::new(None)), Mutex::new(device));
+    let (at, gets, old) = (Arc::clone(&server), Arc::clone(&returned), ticket.clone());
+    store.interrupt(Call::Read, 0, move || {
+        next_epoch(&*at, &mut device.lock().unwrap());
+        *gets.lock().unwrap() = Some(renew(&*at, &old));
+    });
+    assert_eq!(revoke(&*server, id(1, 0)), (vec![id(1, 0)], false));
+    assert_eq!(*returned.lock().unwrap(), Some(None));
+    assert!(renew(&*server, &ticket).is_none());
+}
+
+#[test]
+fn a_revocation_that_fails_leaves_its_peer_with_the_ticket_it_has() {
+    let scene = Scene::new("fails");
+    let (server, _, mut device, ticket) = interruptible(&scene);
+    next_epoch(&*server, &mut device);
+    let unknown = wait(server.revoke(LAMP, id(1, 300), "root"));
+    assert!(matches!(unknown, Err(DelegationError::NoConnection { .. })));
+    assert!(renew(&*server, &ticket).is_some(), "another connection was named");
 }

@@ -19,8 +19,17 @@ pub(crate) enum Moment {
     NoAnswer,
 }
 
-/// The number of a transaction, from 0, and a function that is called before this transaction.
-type Action = (usize, Arc<dyn Fn() + Send + Sync>);
+/// The kinds of calls to the store before which a test can act.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Call {
+    Read,
+    Scan,
+    Commit,
+}
+
+/// A kind of calls, the number of calls of this kind that come first, and a function that is called once, before the
+/// next call of this kind.
+type Action = (Call, usize, Box<dyn FnOnce() + Send>);
 
 /// A database that counts the rows that are changed and read. Its power can be cut at a transaction.
 #[derive(Clone)]
@@ -32,7 +41,7 @@ pub(crate) struct Counting {
     /// The number of reads of a single row.
     pub(crate) reads: Arc<AtomicUsize>,
     cut: Option<(usize, Moment)>,
-    before: Option<Action>,
+    before: Arc<Mutex<Option<Action>>>,
     /// The answers that callers wait for and never receive.
     promised: Arc<Mutex<Vec<Promise<Revision>>>>,
 }
@@ -45,15 +54,38 @@ impl Counting {
             rows: Arc::default(),
             reads: Arc::default(),
             cut,
-            before: None,
+            before: Arc::default(),
             promised: Arc::default(),
         }
     }
 
     /// Adds a function that is called before the transaction with this number. The function runs in a separate thread.
-    pub(crate) fn before(mut self, number: usize, action: impl Fn() + Send + Sync + 'static) -> Self {
-        self.before = Some((number, Arc::new(action)));
+    pub(crate) fn before(self, number: usize, action: impl FnOnce() + Send + 'static) -> Self {
+        self.interrupt(Call::Commit, number, action);
         self
+    }
+
+    /// From now on skips `first` calls of this kind, and calls a function before the next call. The function runs in a
+    /// separate thread.
+    pub(crate) fn interrupt(&self, call: Call, first: usize, action: impl FnOnce() + Send + 'static) {
+        *self.before.lock().unwrap() = Some((call, first, Box::new(action)));
+    }
+
+    fn begins(&self, call: Call) {
+        let action = {
+            let mut before = self.before.lock().unwrap();
+            match &mut *before {
+                Some((of, 0, _)) if *of == call => before.take(),
+                Some((of, first, _)) if *of == call => {
+                    *first -= 1;
+                    None
+                }
+                _ => None,
+            }
+        };
+        if let Some((.., action)) = action {
+            std::thread::scope(|scope| scope.spawn(action).join().unwrap());
+        }
     }
 
     /// Returns true if the disk has a transaction whose caller never receives the answer.
@@ -65,19 +97,19 @@ impl Counting {
 impl Store for Counting {
     fn read(&self, key: &[u8], at: Option<Revision>) -> Answer<Found> {
         self.reads.fetch_add(1, Ordering::Relaxed);
+        self.begins(Call::Read);
         self.database.read(key, at)
     }
 
     fn scan(&self, scan: Scan) -> Answer<Page> {
+        self.begins(Call::Scan);
         self.database.scan(scan)
     }
 
     fn commit(&self, transaction: Transaction) -> Answer<Revision> {
         let number = self.transactions.fetch_add(1, Ordering::Relaxed);
         self.rows.store(transaction.put.len() + transaction.delete.len(), Ordering::Relaxed);
-        if let Some((_, action)) = self.before.as_ref().filter(|(before, _)| *before == number) {
-            std::thread::scope(|scope| scope.spawn(|| action()).join().unwrap());
-        }
+        self.begins(Call::Commit);
         let Some((_, moment)) = self.cut.filter(|(cut, _)| *cut == number) else {
             return self.database.commit(transaction);
         };
