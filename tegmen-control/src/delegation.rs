@@ -27,6 +27,7 @@ mod device;
 mod drill;
 mod epochs;
 mod error;
+mod follow;
 mod handovers;
 mod introductions;
 mod memory;

@@ -3,8 +3,7 @@
 use super::device::Known;
 use super::error::DelegationError;
 use super::memory::Device;
-use super::rows::{self, RefusedRow};
-use super::server::{Delegations, fault};
+use super::server::Delegations;
 use std::sync::Arc;
 use tegmen_base::crypto::Crypto;
 use tegmen_store::{Store, StoreError, Transaction};
@@ -52,27 +51,5 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             }
         }
         Err(DelegationError::Changed(device.name.clone()))
-    }
-
-    /// Reads the row of a device and its refused connections from the store again.
-    pub(super) async fn reload(&self, device: &Device) -> Result<(), DelegationError> {
-        let name = device.name.as_str();
-        let row = rows::device(name);
-        let found = self.store.read(row.as_bytes(), None).await?;
-        let entry = found.entry.ok_or_else(|| DelegationError::NoDevice(name.to_owned()))?;
-        let known = Known::read(name, &entry).map_err(|why| fault(row.as_bytes(), why))?;
-        device.state().adopt::<C>(known);
-        let [_, refused, _] = rows::of_epochs(name);
-        self.each(&refused, |entry| {
-            let (_, tag, last) = rows::parts(&entry.key, rows::REFUSED).ok_or("it names no connection")?;
-            let number = rows::number(last).ok_or("it names no connection")?;
-            let row: RefusedRow = rows::read(&entry.value)?;
-            let mut state = device.state();
-            if [state.tag, state.tag_before].contains(&Some(tag)) {
-                state.refused.entry(tag).or_default().insert(number, row.told);
-            }
-            Ok(())
-        })
-        .await
     }
 }

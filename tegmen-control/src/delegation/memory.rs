@@ -294,6 +294,15 @@ impl InMemory {
         tag.is_some_and(|tag| !self.ending.contains(&(tag, number))) && !self.is_refused(tag, number)
     }
 
+    /// Adds refused connections that were read from the store. Each is given by the tag of its epoch, its number, and
+    /// true if the device has acknowledged the refusal.
+    pub(super) fn load_refused(&mut self, refused: Vec<(Tag, u32, bool)>) {
+        let valid = [self.tag, self.tag_before];
+        for (tag, number, told) in refused.into_iter().filter(|(tag, ..)| valid.contains(&Some(*tag))) {
+            self.refused.entry(tag).or_default().insert(number, told);
+        }
+    }
+
     /// Returns the numbers of the connections of the present epoch that the device must refuse and whose refusal it has
     /// not acknowledged.
     pub(super) fn untold(&self) -> Vec<u32> {

@@ -139,7 +139,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
 
     async fn load(&self) -> Result<(), DelegationError> {
         self.each(rows::DEVICES, |entry| {
-            let name = name_of(entry).ok_or("it names no device")?;
+            let name = name_of(&entry.key).ok_or("it names no device")?;
             let known = Known::read(name, entry)?;
             self.registry_mut(|registry| registry.add::<C>(known));
             Ok(())
@@ -277,8 +277,8 @@ pub(super) fn note_numbers<C: Crypto>(state: &mut InMemory, tag: rows::Tag, rest
 }
 
 /// Returns the name of a device, which is at the end of the key of the device's row.
-fn name_of(entry: &Entry) -> Option<&str> {
-    std::str::from_utf8(&entry.key).ok()?.strip_prefix(rows::DEVICES)
+pub(super) fn name_of(key: &[u8]) -> Option<&str> {
+    std::str::from_utf8(key).ok()?.strip_prefix(rows::DEVICES)
 }
 
 pub(super) fn fault(key: &[u8], why: String) -> DelegationError {

@@ -20,10 +20,11 @@ const UNHEARD: u64 = 60;
 
 impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {
     /// Does the work of the server: makes the results of handshakes durable, reserves connection numbers for the next
-    /// handshakes, and contacts devices. The future never returns. To stop the work, the owner drops the future, which
+    /// handshakes, and contacts devices. If several servers share the store, also follows the changes that the other
+    /// servers make. The future never returns. To stop the work, the owner drops the future, which
     /// ends all conversations.
     pub async fn run(self: &Arc<Self>, pace: Pace) {
-        tokio::join!(self.settle_always(), self.talk(pace));
+        tokio::join!(self.settle_always(), self.talk(pace), self.follow());
     }
 
     async fn talk(self: &Arc<Self>, pace: Pace) {

@@ -1,10 +1,14 @@
 //! Tests of restored backups, and of two servers that share one store.
 
 use crate::recorder::Seals;
-use crate::world::{LAMP, Scene, ask, imprinted, next_epoch, open, renew, server, settle, ticket, wait};
+use crate::world::{
+    Counting, DOOR, LAMP, Scene, ask, config, imprinted, next_epoch, open, renew, server, settle, ticket, wait,
+};
 use std::collections::BTreeSet;
 use std::path::Path;
-use tegmen_control::delegation::ConnectionId;
+use std::sync::Arc;
+use std::time::Duration;
+use tegmen_control::delegation::{ConnectionId, Pace};
 use tegmen_store::backup::restore;
 use tegmen_store::store::Scan;
 use tegmen_store::{Database, Store as _, Transaction};
@@ -125,4 +129,47 @@ fn two_servers_on_one_store_give_no_number_twice() {
     }
     assert!(given > 1900);
     assert_eq!(numbers.len(), given, "each number once");
+}
+
+#[test]
+fn a_server_learns_what_another_server_of_its_store_changes() {
+    let scene = Scene::new("follows");
+    let seals = Seals::default();
+    let mut store = Counting::new(scene.database(), None);
+    store.is_shared = true;
+    let one = Arc::new(server(&scene, store.clone(), &seals));
+    let mut device = imprinted(&*one);
+    let tickets = ["writer", "reader-1"].map(|peer| ticket(&*one, peer).unwrap());
+    settle(&*one);
+    next_epoch(&*one, &mut device);
+    let other = server(&scene, store, &seals);
+    let revoked = ConnectionId { epoch: 1, number: 0 };
+    let changes = async {
+        let until = async |is_so: &dyn Fn() -> bool| {
+            while !is_so() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        other.set_disabled(LAMP, true, "root").await.unwrap();
+        until(&|| one.device(LAMP.as_bytes()).is_none()).await;
+        other.set_disabled(LAMP, false, "root").await.unwrap();
+        until(&|| one.device(LAMP.as_bytes()).is_some()).await;
+        other.imprint(DOOR, config(), "root").await.unwrap();
+        until(&|| one.device(DOOR.as_bytes()).is_some()).await;
+        // The other server does not know which tickets this one has given meanwhile, so the next epoch ends them.
+        let by_other = other.revoke(LAMP, revoked, "root").await.unwrap();
+        assert!(by_other.by_reset);
+        until(&|| one.show(LAMP).unwrap().reset.is_some()).await;
+        assert!(tickets.iter().all(|ticket| renew(&*one, ticket).is_none()));
+        other.imprint_again(LAMP, "root").await.unwrap();
+        until(&|| one.show(LAMP).unwrap().epoch == 0).await;
+        assert!(ticket(&*one, "writer").is_none(), "the old key seals no ticket");
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        tokio::select! {
+            () = one.run(Pace::default()) => {}
+            done = tokio::time::timeout(Duration::from_secs(60), changes) => done.unwrap(),
+        }
+    });
 }

@@ -41,6 +41,8 @@ pub(crate) struct Counting {
     /// The number of reads of a single row.
     pub(crate) reads: Arc<AtomicUsize>,
     cut: Option<(usize, Moment)>,
+    /// True if other servers use the database, too.
+    pub(crate) is_shared: bool,
     before: Arc<Mutex<Option<Action>>>,
     /// The answers that callers wait for and never receive.
     promised: Arc<Mutex<Vec<Promise<Revision>>>>,
@@ -54,6 +56,7 @@ impl Counting {
             rows: Arc::default(),
             reads: Arc::default(),
             cut,
+            is_shared: false,
             before: Arc::default(),
             promised: Arc::default(),
         }
@@ -146,7 +149,7 @@ impl Store for Counting {
     }
 
     fn is_shared(&self) -> bool {
-        self.database.is_shared()
+        self.is_shared
     }
 }
 
