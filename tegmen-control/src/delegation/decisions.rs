@@ -66,7 +66,9 @@ impl NotGiven {
 pub(super) struct Given {
     pub(super) delegation: Delegation,
     pub(super) id: ConnectionId,
-    row: ConnectionRow,
+    scope: u8,
+    /// The number of the connection of the previous epoch that this session's connection replaces.
+    of: Option<u32>,
 }
 
 /// An earlier connection with a device, which a new connection replaces. The new connection never gets more rights than
@@ -84,8 +86,12 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Returns the number of the device of this name, if the device is enabled. Other functions name the device by this
     /// number. The number is never 0, and is valid only in this process.
     pub fn device(&self, server_name: &[u8]) -> Option<u32> {
-        let name = std::str::from_utf8(server_name).ok()?.to_ascii_lowercase();
-        let device = self.named(&name)?;
+        let name = std::str::from_utf8(server_name).ok()?;
+        let is_other_case = name.bytes().any(|byte| byte.is_ascii_uppercase());
+        let device = match is_other_case {
+            true => self.named(&name.to_ascii_lowercase())?,
+            false => self.named(name)?,
+        };
         let (is_usable, is_low) = {
             let state = device.state();
             (state.is_usable(), state.new.is_low())
@@ -112,7 +118,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let sealed =
             self.give(&device, peer, session, Carrier::Ticket, |state, given| self.seal_into(state, given, ticket));
         let given = self.report(&device, peer.map(|peer| peer.name), sealed)?;
-        self.count(|counts| if given.row.of.is_some() { &mut counts.reissued } else { &mut counts.sealed });
+        self.count(|counts| if given.of.is_some() { &mut counts.reissued } else { &mut counts.sealed });
         Some(given.delegation.expires.saturating_sub(self.seconds()))
     }
 
@@ -218,7 +224,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                 return Err(NotGiven::NoRights);
             }
             let connection = take(state, if of.is_some() { Purpose::Again } else { Purpose::New }, scope)?;
-            let (peer, carrier) = (peer.to_owned(), carrier.word().to_owned());
+            let (peer, carrier) = (peer.to_owned(), carrier.word().into());
             Ok(given(state, connection, session, ConnectionRow { peer, scope, since, expires, carrier, of }))
         };
         self.give_as(device, session, decide, carry)
@@ -228,7 +234,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         &self,
         device: &Arc<Device>,
         session: &SessionState,
-        decide: impl FnOnce(&mut InMemory) -> Result<Given, NotGiven>,
+        decide: impl FnOnce(&mut InMemory) -> Result<(Given, ConnectionRow), NotGiven>,
         carry: impl FnOnce(&mut InMemory, &Given) -> Result<(), NotGiven>,
     ) -> Result<Given, NotGiven> {
         let state = &mut *device.state();
@@ -243,11 +249,11 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         if self.made().len() >= MOST_WAITING {
             return Err(NotGiven::TooManyWait);
         }
-        let given = decide(state)?;
+        let (given, row) = decide(state)?;
         carry(state, &given)?;
         state.unwritten.insert(given.id.number);
-        let of = given.row.of.zip(state.tag_before).map(|(number, tag)| (tag, number));
-        let made = Made { device: Arc::clone(device), tag, number: given.id.number, of, row: given.row.clone() };
+        let of = given.of.zip(state.tag_before).map(|(number, tag)| (tag, number));
+        let made = Made { device: Arc::clone(device), tag, number: given.id.number, of, row };
         self.made().push_back(made);
         self.work.notify_one();
         Ok(given)
@@ -259,7 +265,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Proved { name: peer, until }: Proved<'_>,
         session: &SessionState,
         carrier: Carrier,
-    ) -> Result<Given, NotGiven> {
+    ) -> Result<(Given, ConnectionRow), NotGiven> {
         let (party, config) = (state.known.party.party(), &state.known.config);
         let scope = rights::scope(&*self.rights, peer, &party, config);
         // A peer that the device opens a session with needs no rights at the device.
@@ -274,14 +280,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             return Err(NotGiven::CertificateEnded);
         }
         let connection = take(state, Purpose::New, scope)?;
-        let row = ConnectionRow {
-            peer: peer.to_owned(),
-            scope,
-            since,
-            expires,
-            carrier: carrier.word().to_owned(),
-            of: None,
-        };
+        let row =
+            ConnectionRow { peer: peer.to_owned(), scope, since, expires, carrier: carrier.word().into(), of: None };
         Ok(given(state, connection, session, row))
     }
 
@@ -291,14 +291,14 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         kept: Kept,
         session: &SessionState,
         carrier: Carrier,
-    ) -> Result<Given, NotGiven> {
+    ) -> Result<(Given, ConnectionRow), NotGiven> {
         let Kept { old, since, expires } = kept;
         if !state.may_continue(state.tag_before, old.number) || expires <= self.seconds() {
             return Err(NotGiven::NoRights);
         }
         let connection = take(state, Purpose::Again, old.scope)?;
         // The row of the connection before has the name of the peer, and this row gets it from there.
-        let (peer, carrier) = (String::new(), carrier.word().to_owned());
+        let (peer, carrier) = (String::new(), carrier.word().into());
         let row = ConnectionRow { peer, scope: old.scope, since, expires, carrier, of: Some(old.number) };
         Ok(given(state, connection, session, row))
     }
@@ -320,9 +320,14 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let who = peer.unwrap_or_default();
         match given {
             Ok(given) => {
-                let Given { id, row, .. } = &given;
-                let of = row.of.map_or_else(String::new, |of| format!(" in place of {of} of the epoch before"));
-                let message = format!("the connection {id} with the device {}{of}, scope {}", device.name, row.scope);
+                let Given { id, scope, of, .. } = &given;
+                let name = &device.name;
+                let message = match of {
+                    Some(of) => format!(
+                        "the connection {id} with the device {name} in place of {of} of the epoch before, scope {scope}"
+                    ),
+                    None => format!("the connection {id} with the device {name}, scope {scope}"),
+                };
                 self.audit.note(Record { kind: Kind::Grant, who: who.to_owned(), code: "delegated", message });
                 if device.state().free(Purpose::of_number(id.number)).is_low() {
                     self.wake(device);
@@ -386,7 +391,12 @@ fn take(state: &mut InMemory, purpose: Purpose, scope: u8) -> Result<Connection,
     Connection::new(number, scope).ok_or(NotGiven::NoNumber)
 }
 
-fn given(state: &InMemory, connection: Connection, session: &SessionState, row: ConnectionRow) -> Given {
+fn given(
+    state: &InMemory,
+    connection: Connection,
+    session: &SessionState,
+    row: ConnectionRow,
+) -> (Given, ConnectionRow) {
     let session = SessionState {
         cipher_suite: session.cipher_suite,
         master: Secret::new(*session.master.expose()),
@@ -394,5 +404,6 @@ fn given(state: &InMemory, connection: Connection, session: &SessionState, row: 
         since: Some(row.since),
     };
     let id = ConnectionId { epoch: state.known.present.number, number: connection.number };
-    Given { delegation: Delegation { session, expires: row.expires }, id, row }
+    let delegation = Delegation { session, expires: row.expires };
+    (Given { delegation, id, scope: row.scope, of: row.of }, row)
 }

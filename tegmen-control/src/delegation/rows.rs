@@ -15,6 +15,7 @@
 use super::numbers::Purpose;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_delegation::CHECK_LEN;
 use tegmen_store::Value;
@@ -86,7 +87,7 @@ pub(super) struct ConnectionRow {
     pub(super) since: u32,
     /// The time at which the connection expires, in seconds since 1970.
     pub(super) expires: u32,
-    pub(super) carrier: String,
+    pub(super) carrier: Cow<'static, str>,
     /// The number of the connection of the previous epoch that this connection replaces; `None` for a new connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) of: Option<u32>,
