@@ -199,6 +199,7 @@ async fn connections_are_listed_in_pages_and_revoked() {
     let device = &reachable.body["devices"][0];
     assert_eq!((&device["name"], device["connections"].as_array().unwrap().len()), (&json!(LAMP), 5));
     assert_eq!(device["key"].as_str().unwrap().len(), 64);
+    assert_eq!(device["certificates"], json!([]), "this server has none");
     let again = operator.ask("POST", "/server-compromised", &[("idempotency-key", "drill")], drill).await;
     assert_eq!((again.status, &again.body["devices"]), (200, &Value::Null));
 }

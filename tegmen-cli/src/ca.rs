@@ -14,6 +14,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
+use tegmen_control::delegation::ReplacedCertificate;
 use tegmen_host::hex::{from_hex, to_hex};
 use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
 use tegmen_host::x509::{CertificateInfo, Request, date};
@@ -274,6 +275,34 @@ pub(crate) fn issue_for_device(dir: &Path, device: &str, valid: Duration) -> Res
     let left = authority.certificate().not_after.duration_since(now).unwrap_or_default();
     let (_, pem) = authority.issue(want, now, valid.min(left))?;
     files::write(&certificate_file, pem.as_bytes(), Readers::All)
+}
+
+/// Revokes the certificates of a delegated device, and writes the revocation list. Then makes a new private key for the
+/// device, and issues a certificate for this key as [`issue_for_device`] does. Returns the revoked certificates that
+/// have not expired, also those that were revoked before this call.
+pub(crate) fn replace_for_device(
+    dir: &Path,
+    device: &str,
+    valid: Duration,
+) -> Result<Vec<ReplacedCertificate>, Failure> {
+    let now = SystemTime::now();
+    let mut authority = Authority::open(dir)?;
+    let issuer = authority.certificate().subject.clone();
+    let revoked = authority.revoke_named(device, now)?;
+    authority.write_crl(now, days(CRL_DAYS))?;
+    drop(authority);
+    // Without a certificate, a server that is killed here issues another one at its next start.
+    let (certificate_file, key_file) = device_files(dir, device);
+    files::remove(&certificate_file)?;
+    files::remove(&key_file)?;
+    issue_for_device(dir, device, valid)?;
+    let replaced = |issued: Issued| ReplacedCertificate {
+        serial: issued.serial,
+        issuer: issuer.clone(),
+        expires: issued.not_after,
+        revoked: true,
+    };
+    Ok(revoked.into_iter().map(replaced).collect())
 }
 
 fn revoke(dir: &Path, which: &str, crl_days: u32, out: Output) -> Result<ExitCode, Failure> {

@@ -107,7 +107,8 @@ enum Command {
     },
     /// Treat the server as compromised: draw new device keys, and list the connections that an intruder with the old
     /// keys can read and resume. The new keys are written to files NAME.key that only you can read. Bring these files
-    /// to the devices.
+    /// to the devices. The command also replaces the certificates of the devices and their private keys. It revokes the
+    /// old certificates if the CA of the server issued them, and lists them.
     #[command(
         after_help = "Example:\n  tegmen delegation server-compromised lamp.example valve.example --output-dir keys"
     )]
@@ -386,7 +387,7 @@ fn server_compromised(admin: &Admin, names: &[String], dir: &Path, out: Output) 
     let undo = |_: &Vec<Value>| "repeat the command".to_owned();
     let devices = save_once(&outputs, create, undo)?;
     for (device, file) in devices.iter().zip(&outputs) {
-        let connections = device["connections"].as_array();
+        let (connections, certificates) = (device["connections"].as_array(), device["certificates"].as_array());
         let (name, file) = (device["name"].as_str().unwrap_or_default(), file.display());
         let count = connections.map_or(0, Vec::len);
         out.line(
@@ -395,13 +396,28 @@ fn server_compromised(admin: &Admin, names: &[String], dir: &Path, out: Output) 
                     "{name} has another device key, in {file} (mode 600). {count} connections were reachable:"
                 ))
             },
-            || json!({ "event": "imprinted", "name": name, "file": file.to_string(), "connections": connections }),
+            || {
+                json!({ "event": "imprinted", "name": name, "file": file.to_string(), "connections": connections,
+                    "certificates": certificates })
+            },
         );
         if !out.json {
             connections.into_iter().flatten().for_each(|one| out.text(format!("  {}", describe_connection(one))));
+            certificates.into_iter().flatten().for_each(|one| out.text(describe_replaced(one)));
         }
     }
     Ok(())
+}
+
+/// Describes a replaced certificate in one line, with what the operator has to do.
+fn describe_replaced(certificate: &Value) -> String {
+    let text = |field: &str| certificate[field].as_str().unwrap_or_default();
+    let until = rfc3339_of(&certificate["expires"]);
+    let next = match certificate["revoked"].as_bool() {
+        Some(true) => "is revoked in the CRL: copy crl.pem to every peer",
+        _ => "is replaced: ask the authority to revoke it",
+    };
+    printable(&format!("The certificate {} of {}, valid until {until}, {next}.", text("serial"), text("issuer")))
 }
 
 /// Describes a device in one line.

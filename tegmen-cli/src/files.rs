@@ -3,11 +3,11 @@
 
 use crate::output::Failure;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 use tegmen_base::private;
 pub(crate) use tegmen_store::files::Readers;
-use tegmen_store::files::replace;
+use tegmen_store::files::{replace, sync_directory};
 use zeroize::Zeroizing;
 
 /// Writes a file completely and durably, and replaces an existing file.
@@ -17,6 +17,16 @@ pub(crate) fn write(file: &Path, bytes: &[u8], readers: Readers) -> Result<(), F
         Failure::usage(format!("{file} cannot be written: {error}; correct the path, or the permissions there"))
     };
     replace(file, bytes, readers).map_err(wrong)
+}
+
+/// Removes a file durably. Does nothing if there is no such file.
+pub(crate) fn remove(file: &Path) -> Result<(), Failure> {
+    let removed = match std::fs::remove_file(file) {
+        Ok(()) => sync_directory(file),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    };
+    removed.map_err(|error| Failure::new(format!("{} cannot be removed: {error}", file.display())))
 }
 
 /// Returns the text of a file that only its owner can read, without surrounding spaces. The error is the reason why

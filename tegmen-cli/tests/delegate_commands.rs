@@ -29,11 +29,12 @@ use tegmen::secret::Secret;
 use tegmen_host::hex::from_hex;
 use works::{Scene, Server};
 
-/// Runs a command of `tegmen ca`.
-fn ca(scene: &Scene, arguments: &str) {
+/// Runs a command of `tegmen ca`, and returns its output.
+fn ca(scene: &Scene, arguments: &str) -> String {
     let mut tegmen = Command::new(env!("CARGO_BIN_EXE_tegmen"));
     let made = tegmen.arg("ca").args(arguments.split(' ')).current_dir(&scene.0).output().unwrap();
     assert!(made.status.success(), "{made:?}");
+    String::from_utf8(made.stdout).unwrap()
 }
 
 /// Starts a server that delegates sessions. Its first API key is in the file root.key.
@@ -105,8 +106,24 @@ fn the_drill_gives_devices_other_keys() {
     assert_eq!(imprint(&operator, &address, "PUT /light", "lamp.key").0, 0);
     let device = device.provision(&device_key(&scene, "lamp.key"));
     wait("the first epoch", || (device.ask(|lamp| lamp.epoch()) == 1).then_some(()));
+    let certificate =
+        || ["pem", "key"].map(|end| std::fs::read(scene.0.join(format!("ca/delegated/lamp.example.{end}"))));
+    let (before, list) = (certificate().map(Result::unwrap), std::fs::read(scene.0.join("ca/crl.pem")).unwrap());
     let said = operator.succeeds("root.key", "delegation server-compromised lamp.example --output-dir keys");
     assert!(said.contains("lamp.example has another device key, in keys/lamp.example.key"), "{said}");
+    // An intruder may have the key of its certificate, too.
+    let after = certificate().map(Result::unwrap);
+    assert!(before[0] != after[0] && before[1] != after[1], "another certificate, for another key");
+    let of_lamp = |state: &str| {
+        let all = ca(&scene, "list ca");
+        let mut lines = all.lines().filter(|line| line.contains("lamp.example") && line.contains(state));
+        (lines.next().map(|line| line.split(' ').next().unwrap().to_owned()), lines.next().is_none())
+    };
+    let (Some(revoked), true) = of_lamp("revoked") else { panic!("one revoked certificate") };
+    assert!(matches!(of_lamp("valid"), (Some(_), true)));
+    assert_ne!(list, std::fs::read(scene.0.join("ca/crl.pem")).unwrap(), "it is in the list of the CA");
+    let named = format!("{revoked} of CN=Tegmen CA");
+    assert!(said.contains(&named) && said.contains("is revoked in the CRL: copy crl.pem to every peer"), "{said}");
     let (old, new) = (device_key(&scene, "lamp.key"), device_key(&scene, "keys/lamp.example.key"));
     assert_ne!(old.expose(), new.expose());
     // The device has the old key still: the server does not reach it.

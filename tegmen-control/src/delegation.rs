@@ -43,7 +43,7 @@ mod server;
 mod talking;
 mod work;
 
-pub use certificates::{CertificateReport, Certificates};
+pub use certificates::{CertificateReport, Certificates, ReplacedCertificate};
 pub use config::DeviceConfig;
 pub(crate) use config::MAX_SCOPES;
 pub use connection::{Carrier, ConnectionId, ConnectionPage, DelegatedConnection};

@@ -20,7 +20,7 @@ use std::{
 };
 use tegmen::{dtls::ClientAuthentication, secret::Secret};
 use tegmen_bench_line::Failure;
-use tegmen_control::delegation::{Certificates, Delegations, DeviceConfig, Pace};
+use tegmen_control::delegation::{Certificates, Delegations, DeviceConfig, Pace, ReplacedCertificate};
 use tegmen_delegation::PSK_LEN;
 use tegmen_host::{
     credentials::Credentials,
@@ -320,6 +320,10 @@ impl Certificates for OfAuthority {
             self.known().insert(device.to_owned(), Arc::new(keys.believing(Arc::clone(&self.verifier) as _)));
         }
         Ok(())
+    }
+
+    fn replace(&self, _: &str) -> Result<Vec<ReplacedCertificate>, String> {
+        Err("the benchmark replaces no certificates".to_owned())
     }
 
     fn problem(&self, _: &str) -> Option<String> {

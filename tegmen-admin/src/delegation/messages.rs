@@ -8,7 +8,7 @@ use tegmen_base::hex::to_hex;
 use tegmen_base::secret::Secret;
 use tegmen_control::delegation::{
     CertificateReport, ConnectionId, ConnectionPage, Contact, DelegatedConnection, DeviceConfig, DeviceReport,
-    Introduced, Reachable, Reissue, ResetPreview, Unreachable,
+    Introduced, Reachable, Reissue, ReplacedCertificate, ResetPreview, Unreachable,
 };
 use tegmen_delegation::{PSK_LEN, Refused, Status};
 
@@ -488,6 +488,29 @@ pub(crate) struct ShownReachable {
     /// The connections of the device that have not expired. Until the device gets the new device key in `key`, an
     /// intruder with the old keys can read the records of these connections and resume their sessions.
     connections: Vec<ShownConnection>,
+    /// The certificates of the device that the server replaced, without those that have expired.
+    certificates: Vec<ShownReplaced>,
+}
+
+/// A certificate of a device that the server no longer uses, because an intruder may have a copy of its private key.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ReplacedCertificate")]
+pub(crate) struct ShownReplaced {
+    /// The serial number in hexadecimal digits.
+    serial: String,
+    /// The issuer of the certificate (RFC 4514).
+    issuer: String,
+    /// The time at which the certificate expires, in seconds since 1970.
+    expires: u64,
+    /// True if the certificate is in the revocation list of its authority. If this is false, the operator must ask the
+    /// authority to revoke the certificate.
+    revoked: bool,
+}
+
+impl From<ReplacedCertificate> for ShownReplaced {
+    fn from(ReplacedCertificate { serial, issuer, expires, revoked }: ReplacedCertificate) -> Self {
+        Self { serial, issuer, expires, revoked }
+    }
 }
 
 /// The new device keys that the server generated, because an intruder had access to the server.
@@ -501,10 +524,11 @@ pub(crate) struct ShownDrill {
 
 impl From<Vec<Reachable>> for ShownDrill {
     fn from(reachable: Vec<Reachable>) -> Self {
-        let shown = |Reachable { device, key, connections }: Reachable| ShownReachable {
+        let shown = |Reachable { device, key, connections, certificates }: Reachable| ShownReachable {
             name: device,
             key: to_hex(key.expose()),
             connections: connections.into_iter().map(Into::into).collect(),
+            certificates: certificates.into_iter().map(Into::into).collect(),
         };
         Self { devices: Some(reachable.into_iter().map(shown).collect()) }
     }

@@ -242,6 +242,25 @@ impl Authority {
         Ok(revoked.map(|issued| issued.not_after).collect())
     }
 
+    /// Marks the valid certificates with this DNS name as revoked in the index, except login certificates. Returns the
+    /// revoked certificates with this name that have not expired, also those that were revoked before this call.
+    pub(crate) fn revoke_named(&mut self, name: &str, now: SystemTime) -> Result<Vec<Issued>, Failure> {
+        let is_of = |issued: &Issued| {
+            issued.login.is_none() && issued.names.iter().any(|other| other.eq_ignore_ascii_case(name))
+        };
+        let mut has_changed = false;
+        for issued in self.index.issued.iter_mut().filter(|issued| is_of(issued) && issued.is_valid(now)) {
+            issued.revoked = Some(seconds(now));
+            has_changed = true;
+        }
+        if has_changed {
+            self.save()?;
+        }
+        let is_revoked =
+            |issued: &&Issued| is_of(issued) && issued.revoked.is_some() && seconds(now) <= issued.not_after;
+        Ok(self.index.issued.iter().filter(is_revoked).cloned().collect())
+    }
+
     /// Removes the expired login certificates that are not revoked from the index in memory. [`Self::write_crl`]
     /// removes the revoked certificates. The file of the index changes when the next certificate is issued or revoked.
     pub(crate) fn forget_ended_logins(&mut self, now: SystemTime) {

@@ -11,7 +11,7 @@ pub(super) use authority::{Settings, host_and_port};
 
 use super::device_keys;
 use crate::ca::{KeyType, draw_key};
-use crate::files::{self, Readers};
+use crate::files::{self, Readers, remove};
 use crate::log::rfc3339;
 use crate::public_keys::certificates;
 use answers::Answers;
@@ -22,7 +22,8 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
-use tegmen_control::delegation::Certificates;
+use tegmen_control::delegation::{Certificates, ReplacedCertificate};
+use tegmen_host::hex::{from_hex, to_hex};
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::x509::{CertificateInfo, PeerVerifier};
 use tegmen_store::files::{beside, rename};
@@ -41,6 +42,10 @@ const PATIENCE: Duration = Duration::from_secs(240);
 /// The longest time for which the task waits before it reads the clock of the system again. An operator may set this
 /// clock at any time.
 const LOOK: Duration = Duration::from_secs(600);
+/// The end of the name of a file with a certificate that was replaced after a compromise of the server. The file also
+/// contains the private key, with which an operator can ask the authority to revoke the certificate (RFC 8555, section
+/// 7.6).
+const REPLACED: &str = ".replaced";
 
 /// The certificates that an authority issues for devices.
 pub(super) struct OfAcme {
@@ -49,6 +54,8 @@ pub(super) struct OfAcme {
     /// A verifier of the servers with which devices open sessions.
     servers: Arc<dyn PeerVerifier>,
     devices: Mutex<BTreeMap<String, Device>>,
+    /// A lock that is held while the files of a device change.
+    files: Mutex<()>,
     answers: Arc<Answers>,
     wanted: Notify,
 }
@@ -60,13 +67,15 @@ struct Device {
     due: SystemTime,
     failures: u32,
     problem: Option<String>,
+    /// The number of replacements of the private key. An attempt that began before a replacement has no effect.
+    replacements: u32,
 }
 
 impl OfAcme {
     pub(super) fn new(settings: Settings, servers: Arc<dyn PeerVerifier>) -> Self {
         let dir = settings.dir.clone();
-        let (devices, answers, wanted) = (Mutex::default(), Arc::default(), Notify::new());
-        Self { authority: Authority::new(settings), dir, servers, devices, answers, wanted }
+        let (devices, files, answers, wanted) = (Mutex::default(), Mutex::default(), Arc::default(), Notify::new());
+        Self { authority: Authority::new(settings), dir, servers, devices, files, answers, wanted }
     }
 
     /// Starts two tasks on the runtime. One task obtains certificates. The other task answers the challenges of the
@@ -87,33 +96,35 @@ impl OfAcme {
             let first = {
                 let devices = self.devices();
                 let first = devices.iter().min_by_key(|(_, device)| device.due);
-                first.map(|(name, device)| (name.clone(), device.due))
+                first.map(|(name, device)| (name.clone(), device.due, device.replacements))
             };
             let left =
-                first.as_ref().map_or(LOOK, |(_, due)| due.duration_since(SystemTime::now()).unwrap_or_default());
+                first.as_ref().map_or(LOOK, |(_, due, _)| due.duration_since(SystemTime::now()).unwrap_or_default());
             match first {
-                Some((device, _)) if left.is_zero() => {
+                Some((device, _, replacements)) if left.is_zero() => {
                     let late = |_| Err(format!("it was not finished after {} s", PATIENCE.as_secs()));
-                    let obtained = tokio::time::timeout(PATIENCE, self.obtain(&mut account, &device)).await;
+                    let obtained =
+                        tokio::time::timeout(PATIENCE, self.obtain(&mut account, &device, replacements)).await;
                     let obtained = obtained.unwrap_or_else(late);
                     if obtained.is_err() {
                         // The directory of the authority is read again.
                         account = None;
                     }
-                    self.note(&device, obtained);
+                    self.note(&device, replacements, obtained);
                 }
                 _ => drop(tokio::time::timeout(left.min(LOOK), self.wanted.notified()).await),
             }
         }
     }
 
-    /// Makes a new private key for a device, and obtains a certificate for this key.
-    async fn obtain(&self, account: &mut Option<Account>, device: &str) -> Result<Held, String> {
+    /// Makes a new private key for a device, and obtains a certificate for this key. Fails if the private key of the
+    /// device was replaced meanwhile: `replacements` is the number of replacements before.
+    async fn obtain(&self, account: &mut Option<Account>, device: &str, replacements: u32) -> Result<Held, String> {
         let account = match account {
             Some(account) => account,
             None => account.insert(self.authority.account().await?),
         };
-        let draft = self.dir.join(format!("{device}.key"));
+        let draft = self.draft(device);
         // The key of an attempt that was cut off is used again.
         if !draft.exists() {
             let key = draw_key(KeyType::P256).map_err(|failure| failure.message)?;
@@ -124,6 +135,10 @@ impl OfAcme {
         only_certificates(&chain)?;
         let both = zeroize::Zeroizing::new([key.as_str(), "\n", &chain].concat());
         let file = self.file(device);
+        let _files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.devices().get(device).is_none_or(|device| device.replacements != replacements) {
+            return Err("its private key was replaced meanwhile".to_owned());
+        }
         let taken = beside(&file, "obtained");
         files::write(&taken, both.as_bytes(), Readers::Owner).map_err(|failure| failure.message)?;
         // The one before stays in use if the new one cannot be used.
@@ -133,23 +148,25 @@ impl OfAcme {
         self.load(&file, device)
     }
 
-    /// Stores the result of an attempt to obtain a certificate for a device, and sets the time of the next attempt.
-    fn note(&self, name: &str, obtained: Result<Held, String>) {
+    /// Stores the result of an attempt to obtain a certificate for a device, and sets the time of the next attempt. Does
+    /// nothing if the private key of the device was replaced during the attempt.
+    fn note(&self, name: &str, replacements: u32, obtained: Result<Held, String>) {
         let now = SystemTime::now();
         let mut devices = self.devices();
-        let Some(device) = devices.get_mut(name) else { return };
+        let device = devices.get_mut(name).filter(|device| device.replacements == replacements);
+        let Some(device) = device else { return };
         let failures = device.failures.saturating_add(1);
         let pause = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
         let again = now.checked_add(pause).unwrap_or(now);
         match obtained {
             Ok(Held { keys, due }) if due > now => {
                 tracing::info!("delegation: {name} has a certificate, which is renewed at {}", rfc3339(due));
-                *device = Device { keys: Some(Arc::new(keys)), due, failures: 0, problem: None };
+                *device = Device { keys: Some(Arc::new(keys)), due, failures: 0, problem: None, replacements };
             }
             Ok(Held { keys, .. }) => {
                 let problem =
                     Some("the authority issued a certificate that ends at once: compare the clocks".to_owned());
-                *device = Device { keys: Some(Arc::new(keys)), due: again, failures, problem };
+                *device = Device { keys: Some(Arc::new(keys)), due: again, failures, problem, replacements };
             }
             Err(why) => {
                 tracing::warn!("delegation: no certificate for {name}: {why}");
@@ -159,22 +176,60 @@ impl OfAcme {
         }
     }
 
+    /// Returns the path of the file with the private key for which a certificate of a device is requested.
+    fn draft(&self, device: &str) -> PathBuf {
+        self.dir.join(format!("{device}.key"))
+    }
+
     /// Returns the path of the file with the private key and the certificate of a device.
     fn file(&self, device: &str) -> PathBuf {
         self.dir.join(format!("{device}.pem"))
     }
 
+    /// Returns the certificates of a device in the files that [`Certificates::replace`] kept, without those that have
+    /// expired.
+    fn replaced(&self, device: &str) -> Result<Vec<ReplacedCertificate>, String> {
+        let wrong = |error| format!("{}: {error}", self.dir.display());
+        let mut replaced = Vec::new();
+        for entry in std::fs::read_dir(&self.dir).map_err(wrong)? {
+            let file = entry.map_err(wrong)?.path();
+            let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let serial = name.strip_prefix(device).and_then(|rest| rest.strip_prefix('.'));
+            if serial.and_then(|rest| rest.strip_suffix(REPLACED)).is_none_or(|serial| from_hex(serial).is_none()) {
+                continue;
+            }
+            let CertificateInfo { serial, issuer, not_after, .. } = own_certificate(&file)?;
+            if not_after > SystemTime::now() {
+                let expires = not_after.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+                replaced.push(ReplacedCertificate { serial: to_hex(&serial), issuer, expires, revoked: false });
+            }
+        }
+        Ok(replaced)
+    }
+
     /// Loads the private key and the certificate of a device from a file.
     fn load(&self, file: &Path, device: &str) -> Result<Held, String> {
-        let chain = certificates(file).map_err(|failure| failure.message)?;
-        let own = chain.first().and_then(|own| CertificateInfo::parse(own));
-        let own = own.ok_or_else(|| format!("{}: no certificate that can be read", file.display()))?;
+        let own = own_certificate(file)?;
         if !own.names.iter().any(|name| name.eq_ignore_ascii_case(device)) {
             return Err(format!("{}: the certificate is not of {device}", file.display()));
         }
         let keys = device_keys::load(file, file)?.believing(Arc::clone(&self.servers));
         Ok(Held { keys, due: renewal(own.not_before, own.not_after) })
     }
+}
+
+impl Device {
+    /// Makes a device without a certificate. The server obtains the certificate as soon as it can.
+    const fn due(replacements: u32, problem: Option<String>) -> Self {
+        Self { keys: None, due: SystemTime::UNIX_EPOCH, failures: 0, problem, replacements }
+    }
+}
+
+/// Reads the first certificate in a file, which is that of the device.
+fn own_certificate(file: &Path) -> Result<CertificateInfo, String> {
+    let chain = certificates(file).map_err(|failure| failure.message)?;
+    let own = chain.first().and_then(|own| CertificateInfo::parse(own));
+    own.ok_or_else(|| format!("{}: no certificate that can be read", file.display()))
 }
 
 /// The certificate of a device with its private key, and the time at which the certificate is renewed.
@@ -214,7 +269,7 @@ impl Certificates for OfAcme {
         if self.devices().contains_key(device) {
             return Ok(());
         }
-        let mut new = Device { keys: None, due: SystemTime::UNIX_EPOCH, failures: 0, problem: None };
+        let mut new = Device::due(0, None);
         let file = self.file(device);
         match file.exists().then(|| self.load(&file, device)) {
             Some(Ok(Held { keys, due })) => (new.keys, new.due) = (Some(Arc::new(keys)), due),
@@ -224,6 +279,26 @@ impl Certificates for OfAcme {
         self.devices().entry(device.to_owned()).or_insert(new);
         self.wanted.notify_one();
         Ok(())
+    }
+
+    fn replace(&self, device: &str) -> Result<Vec<ReplacedCertificate>, String> {
+        let _files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut devices = self.devices();
+            let replacements = devices.get(device).map_or(0, |before| before.replacements.saturating_add(1));
+            let problem =
+                Some("its private key was replaced, and the authority has not issued a certificate".to_owned());
+            devices.insert(device.to_owned(), Device::due(replacements, problem));
+        }
+        remove(&self.draft(device)).map_err(|failure| failure.message)?;
+        let file = self.file(device);
+        if file.exists() {
+            let serial = to_hex(&own_certificate(&file)?.serial);
+            let kept = self.dir.join(format!("{device}.{serial}{REPLACED}"));
+            rename(&file, &kept).map_err(|error| format!("{}: {error}", file.display()))?;
+        }
+        self.wanted.notify_one();
+        self.replaced(device)
     }
 
     fn problem(&self, device: &str) -> Option<String> {

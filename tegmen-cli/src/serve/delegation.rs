@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use tegmen_admin::LoginAuthority;
-use tegmen_control::delegation::{Certificates, Delegations, Pace, Rights};
+use tegmen_control::delegation::{Certificates, Delegations, Pace, ReplacedCertificate, Rights};
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::x509::PeerVerifier;
 use tokio::task::JoinSet;
@@ -208,12 +208,17 @@ impl Certificates for OfCa {
 
     fn prepare(&self, device: &str) -> Result<(), String> {
         let made = self.make(device);
-        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
-        match &made {
-            Ok(()) => drop(problems.remove(device)),
-            Err(why) => drop(problems.insert(device.to_owned(), why.clone())),
-        }
+        self.note(device, made.as_ref().copied());
         made
+    }
+
+    fn replace(&self, device: &str) -> Result<Vec<ReplacedCertificate>, String> {
+        // No handshake uses the old key any more, also if the CA fails.
+        self.known().remove(device);
+        let replaced = ca::replace_for_device(&self.dir, device, VALID).map_err(|failure| failure.message);
+        let replaced = replaced.and_then(|replaced| self.make(device).map(|()| replaced));
+        self.note(device, replaced.as_ref().map(drop));
+        replaced
     }
 
     fn problem(&self, device: &str) -> Option<String> {
@@ -222,6 +227,15 @@ impl Certificates for OfCa {
 }
 
 impl OfCa {
+    /// Stores the reason if the certificate of a device could not be made.
+    fn note(&self, device: &str, made: Result<(), &String>) {
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        match made {
+            Ok(()) => drop(problems.remove(device)),
+            Err(why) => drop(problems.insert(device.to_owned(), why.clone())),
+        }
+    }
+
     /// Makes the certificate of a device, unless a certificate exists that does not expire soon. Loads the certificate.
     fn make(&self, device: &str) -> Result<(), String> {
         let renewed_before = SystemTime::now().checked_add(RENEW).unwrap_or(SystemTime::now());
@@ -245,3 +259,6 @@ fn issue(dir: &Path, device: &str, files: &(PathBuf, PathBuf)) -> Result<PublicK
     ca::issue_for_device(dir, device, VALID).map_err(|failure| failure.message)?;
     device_keys::load(&files.0, &files.1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
-//! Replaces the keys of devices after an intruder had access to their server.
+//! Replaces the keys and the certificates of devices after an intruder had access to their server.
 
+use super::certificates::ReplacedCertificate;
 use super::connection::DelegatedConnection;
 use super::error::DelegationError;
 use super::server::Delegations;
@@ -20,16 +21,20 @@ pub struct Reachable {
     /// The connections that have not expired. An intruder with the old keys of the server can read the records of these
     /// connections, and can resume their sessions.
     pub connections: Vec<DelegatedConnection>,
+    /// The certificates of the device that the server no longer uses, without those that have expired. Until a peer
+    /// knows that they are revoked, an intruder with their private key can pose as the device at this peer.
+    pub certificates: Vec<ReplacedCertificate>,
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Replaces the keys of devices after an intruder had access to the server. Each device gets another [device
     /// key](Self::imprint_again). The server then deletes all keys of the device's epochs, and accepts no earlier
     /// ticket of the device. The server also revokes the connections that other devices have with the devices in
-    /// `names`. Returns, for each device, the connections that the intruder could use.
+    /// `names`. Then the server [replaces](super::Certificates::replace) the certificates of the devices. Returns, for
+    /// each device, the connections that the intruder could use, and the replaced certificates.
     ///
     /// # Errors
-    /// The errors of [`Self::imprint_again`] and [`Self::connections`]. After an error, some of the devices may have
+    /// The errors of [`Self::imprint_again`] and [`Self::connections`], and [`DelegationError::Certificate`]. After an error, some of the devices may have
     /// new keys. These keys are lost, because the call does not return them. So the caller must repeat the call.
     pub async fn server_compromised(&self, names: &[&str], by: &str) -> Result<Vec<Reachable>, DelegationError> {
         let devices = names.iter().map(|name| self.known(name)).collect::<Result<Vec<_>, _>>()?;
@@ -41,13 +46,19 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             let mut connections = self.all_connections(&device).await?;
             connections.retain(|connection| u64::from(connection.expires) > now);
             let key = self.change_key(&device).await?;
-            reachable.push(Reachable { device: device.name.clone(), key, connections });
+            reachable.push(Reachable { device: device.name.clone(), key, connections, certificates: Vec::new() });
         }
         self.revoke_peers(names, by).await?;
-        for Reachable { device, connections, .. } in &reachable {
+        for Reachable { device, connections, certificates, .. } in &mut reachable {
             self.write_changed_key(device, by).await?;
             let message = format!("the device {device}: {} connections were reachable", connections.len());
             self.write_or_note(true, by, "server-compromised", message).await?;
+            *certificates = self.replace(device).await?;
+            for ReplacedCertificate { serial, issuer, revoked, .. } in certificates {
+                let end = if *revoked { "and revoked" } else { "and must be revoked by its authority" };
+                let message = format!("the certificate {serial} of {issuer} of the device {device} is replaced {end}");
+                self.write_or_note(true, by, "certificate-replaced", message).await?;
+            }
         }
         Ok(reachable)
     }

@@ -1,6 +1,7 @@
 //! The work after handshakes: writes the rows of connections to the store, reserves blocks of connection numbers, and
 //! removes the rows of connections that are no longer valid.
 
+use super::certificates::{Certificates, ReplacedCertificate};
 use super::error::DelegationError;
 use super::memory::Device;
 use super::numbers::{Purpose, is_restored, reserve};
@@ -177,15 +178,29 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// # Errors
     /// [`DelegationError::Certificate`].
     pub(super) async fn prepare(&self, name: &str) -> Result<(), DelegationError> {
-        let Some(certificates) = self.certificates.clone() else { return Ok(()) };
+        self.ask_certificates(name, |certificates, name| certificates.prepare(name)).await
+    }
+
+    /// Replaces the certificates of a device, if the server has a source of certificates. Returns the replaced
+    /// certificates.
+    ///
+    /// # Errors
+    /// [`DelegationError::Certificate`].
+    pub(super) async fn replace(&self, name: &str) -> Result<Vec<ReplacedCertificate>, DelegationError> {
+        self.ask_certificates(name, |certificates, name| certificates.replace(name)).await
+    }
+
+    /// Calls the source of certificates, which may wait for a disk. Returns an empty result if there is no source.
+    async fn ask_certificates<T: Default + Send + 'static>(
+        &self,
+        name: &str,
+        ask: fn(&dyn Certificates, &str) -> Result<T, String>,
+    ) -> Result<T, DelegationError> {
+        let Some(certificates) = self.certificates.clone() else { return Ok(T::default()) };
         let device = name.to_owned();
-        let prepared = tokio::task::spawn_blocking(move || certificates.prepare(&device)).await;
-        let why = match prepared {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(why)) => why,
-            Err(error) => error.to_string(),
-        };
-        Err(DelegationError::Certificate(format!("the certificate of the device {name}: {why}")))
+        let answer = tokio::task::spawn_blocking(move || ask(&*certificates, &device)).await;
+        let answer = answer.map_err(|error| error.to_string()).flatten();
+        answer.map_err(|why| DelegationError::Certificate(format!("the certificate of the device {name}: {why}")))
     }
 
     /// Reserves the next block of numbers for connections. If no number for new connections is left, the next epoch is

@@ -2,14 +2,14 @@
 
 use crate::recorder::Seals;
 use crate::world::{
-    DOOR, LAMP, Scene, ask, config, imprinted, introduced, lamp, next_epoch, next_epoch_of, open, pass, renew, server,
-    settle, ticket, wait,
+    DOOR, LAMP, Scene, TIME, ask, config, imprinted, introduced, lamp, next_epoch, next_epoch_of, open, pass, renew,
+    server, settle, ticket, wait,
 };
 use std::sync::{Arc, Mutex};
 use tegmen::buf::Writer;
 use tegmen::dtls::Suites;
 use tegmen_control::delegation::{
-    Carrier, CertificateReport, Certificates, ConnectionId, DelegationError, DeviceConfig,
+    Carrier, CertificateReport, Certificates, ConnectionId, DelegationError, DeviceConfig, ReplacedCertificate,
 };
 use tegmen_delegation::{LONGEST_TICKET, Refused};
 use tegmen_host::delegate::Delegate;
@@ -251,6 +251,20 @@ impl Certificates for Made {
         }
     }
 
+    fn replace(&self, device: &str) -> Result<Vec<ReplacedCertificate>, String> {
+        self.0.lock().unwrap().retain(|made| made != device);
+        let replaced = |serial: &str, revoked| ReplacedCertificate {
+            serial: serial.to_owned(),
+            issuer: "CN=works".to_owned(),
+            expires: TIME + 60,
+            revoked,
+        };
+        match device {
+            LAMP => Ok(vec![replaced("1a", true), replaced("2b", false)]),
+            _ => Err("the CA cannot be read: bring it back from a copy".to_owned()),
+        }
+    }
+
     fn problem(&self, device: &str) -> Option<String> {
         (device == "third.example").then(|| "the authority refuses it: see there".to_owned())
     }
@@ -274,6 +288,25 @@ fn a_device_whose_certificate_cannot_be_made_is_not_imprinted() {
     wait(server.imprint("third.example", config(), "root")).unwrap();
     let certificates: Vec<_> = server.list(None, 10).into_iter().filter_map(|device| device.certificate).collect();
     assert_eq!(certificates.iter().filter(|certificate| certificate.problem.is_some()).count(), 1);
+}
+
+#[test]
+fn a_compromised_server_replaces_the_certificates_of_its_devices() {
+    let scene = Scene::new("drill-certificates");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let server = wait(server.with_certificates(Arc::new(Made::default()))).unwrap();
+    imprinted(&server);
+    let device = Delegate::device(&server, LAMP.as_bytes()).unwrap();
+    assert!(Delegate::credentials(&server, device).is_some());
+    let reachable = wait(server.server_compromised(&[LAMP], "root")).unwrap();
+    let replaced: Vec<_> = reachable[0].certificates.iter().map(|one| (one.serial.as_str(), one.revoked)).collect();
+    assert_eq!(replaced, [("1a", true), ("2b", false)]);
+    assert!(Delegate::credentials(&server, device).is_none(), "the old key signs nothing more");
+    // After a failure an operator repeats the command.
+    let config = DeviceConfig { tags: Vec::new(), ..config() };
+    wait(server.imprint(DOOR, config, "root")).unwrap();
+    let failed = wait(server.server_compromised(&[LAMP, DOOR], "root"));
+    assert!(matches!(failed, Err(DelegationError::Certificate(why)) if why.contains("bring it back")));
 }
 
 #[test]

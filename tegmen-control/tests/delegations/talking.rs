@@ -11,7 +11,7 @@ use tegmen::dtls::{CipherSuite, Handle, Suites};
 use tegmen_base::secret::Secret;
 use tegmen_base::time::Instant;
 use tegmen_control::delegation::{
-    Carrier, Certificates, ConnectionId, DelegationError, DeviceConfig, DeviceReport, Pace,
+    Carrier, Certificates, ConnectionId, DelegationError, DeviceConfig, DeviceReport, Pace, ReplacedCertificate,
 };
 use tegmen_delegation::{Connection, Refused, Ticket};
 use tegmen_host::delegate::Delegate;
@@ -416,6 +416,10 @@ impl Certificates for OfDevice {
 
     fn prepare(&self, _: &str) -> Result<(), String> {
         Ok(())
+    }
+
+    fn replace(&self, _: &str) -> Result<Vec<ReplacedCertificate>, String> {
+        Ok(Vec::new())
     }
 
     fn problem(&self, _: &str) -> Option<String> {
