@@ -10,7 +10,7 @@ use tegmen_store::{Store, StoreError, Transaction};
 
 /// Maximum number of plans for one change. A change is planned again if another server changed the device during the
 /// previous plan.
-const PLANS: usize = 8;
+pub(super) const PLANS: usize = 8;
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Changes the row of a device, together with the other rows in the transaction that `plan` returns.

@@ -9,7 +9,7 @@ use super::server::{Delegations, PAGE, fault};
 use std::collections::BTreeSet;
 use tegmen_base::crypto::Crypto;
 use tegmen_store::store::{Entry, Scan};
-use tegmen_store::{Store, Value};
+use tegmen_store::{Revision, Store, Value};
 
 /// Returns the epochs in which connections of the device are still valid: the previous epoch, if there is one, and then
 /// the present epoch. Each epoch is given by its number and its tag.
@@ -96,19 +96,20 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let Some(tag) = tag else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for purpose in Purpose::ALL {
-            let numbers = self.unaccounted_of(&device, &tag, purpose).await?;
+            let (numbers, _) = self.unaccounted_of(&device, &tag, purpose).await?;
             all.extend(numbers.into_iter().map(|number| ConnectionId { epoch, number }));
         }
         Ok(all)
     }
 
     /// Returns the connection numbers that were reserved for one [`Purpose`], and that no connection in the store has.
+    /// Also returns the revision at which the last of these numbers were reserved.
     pub(super) async fn unaccounted_of(
         &self,
         device: &Device,
         tag: &Tag,
         purpose: Purpose,
-    ) -> Result<Vec<u32>, DelegationError> {
+    ) -> Result<(Vec<u32>, Revision), DelegationError> {
         // Numbers of this server are in memory until their rows are durable: so memory is read before and after the rows.
         let numbers = |device: &Device| {
             let mut state = device.state();
@@ -117,7 +118,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         };
         let (free, unwritten) = numbers(device);
         let row = rows::numbers(&device.name, tag, purpose);
-        let end = match self.store.read(row.as_bytes(), None).await?.entry.map(|entry| entry.value) {
+        let entry = self.store.read(row.as_bytes(), None).await?.entry;
+        let reserved = entry.as_ref().map_or(Revision::ABSENT, |entry| entry.changed);
+        let end = match entry.map(|entry| entry.value) {
             Some(Value::Number(number)) => u32::try_from(number.next).unwrap_or(EACH).min(EACH),
             _ => 0,
         };
@@ -139,8 +142,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                 None => break,
             }
         }
-        let reserved = purpose.first()..purpose.first().saturating_add(end);
+        let numbers = purpose.first()..purpose.first().saturating_add(end);
         let is_without = |number: &u32| !with_row.contains(number) && !free.has(*number) && !unwritten.contains(number);
-        Ok(reserved.filter(is_without).collect())
+        Ok((numbers.filter(is_without).collect(), reserved))
     }
 }

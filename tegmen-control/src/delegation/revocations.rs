@@ -1,5 +1,6 @@
 //! Revocations of connections.
 
+use super::changes::PLANS;
 use super::connection::{ConnectionId, DelegatedConnection};
 use super::connections::{epochs, read};
 use super::error::DelegationError;
@@ -10,7 +11,7 @@ use super::server::{Delegations, fault};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tegmen_base::crypto::Crypto;
-use tegmen_store::{Store, Transaction};
+use tegmen_store::{Revision, Store, Transaction};
 
 /// The effects of a revocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +33,9 @@ struct Family {
     /// True if the revocation may have to cover further connections that have no row in the store. Such a connection
     /// exists if a server was killed after it gave the connection to a peer and before it wrote the row.
     is_uncertain: bool,
+    /// The key of the counter of the numbers for returning peers, and the revision at which it was read. `None` if no
+    /// returning peer can have a connection that must be revoked.
+    counter: Option<(String, Revision)>,
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
@@ -53,10 +57,14 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// [`DelegationError::Store`]. The connection may then still be valid, but this server no longer replaces it.
     pub async fn revoke(&self, name: &str, id: ConnectionId, by: &str) -> Result<Revoked, DelegationError> {
         let device = self.known(name)?;
+        let mut outrun = 0;
         let refused = loop {
             let (tag, family) = self.family(&device, id).await?;
-            if let Some(revoked) = self.refuse(&device, tag, &family, by).await? {
-                break revoked;
+            match self.refuse(&device, tag, &family, by).await {
+                Ok(Some(revoked)) => break revoked,
+                Ok(None) => {}
+                Err(DelegationError::Changed(_)) if outrun < PLANS => outrun = outrun.saturating_add(1),
+                Err(error) => return Err(error),
             }
         };
         let message = format!("the connection {id} of the device {name} is revoked");
@@ -131,7 +139,11 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                 let put = |rows: Transaction, (_, tag, number): &(u16, Tag, u32)| {
                     rows.put(rows::refused(name, tag, *number), row.clone())
                 };
-                let transaction = new.iter().filter(|(_, tag, _)| is_valid(*tag)).fold(Transaction::default(), put);
+                let mut transaction = new.iter().filter(|(_, tag, _)| is_valid(*tag)).fold(Transaction::default(), put);
+                // A server that reserves numbers meanwhile may give one to a peer that must be revoked.
+                if let Some((counter, at)) = family.counter.as_ref().filter(|_| !is_uncertain) {
+                    transaction = transaction.require(counter.as_str(), *at);
+                }
                 Ok((Some(is_full || is_uncertain), transaction))
             })
             .await?;
@@ -162,7 +174,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let row = rows::connection(&device.name, &tag, id.number);
         let entry = self.store.read(row.as_bytes(), None).await?.entry;
         let purpose = Purpose::of_number(id.number);
-        if entry.is_none() && !self.unaccounted_of(device, &tag, purpose).await?.contains(&id.number) {
+        if entry.is_none() && !self.unaccounted_of(device, &tag, purpose).await?.0.contains(&id.number) {
             device.state().goes_on(tag, id.number);
             return Err(none());
         }
@@ -176,7 +188,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             (false, _) => Some(id.number),
         };
         let is_uncertain = is_present && row.is_none() && purpose == Purpose::Again;
-        let mut family = Family { present, refused: BTreeSet::from([(id.epoch, tag, id.number)]), is_uncertain };
+        let refused = BTreeSet::from([(id.epoch, tag, id.number)]);
+        let mut family = Family { present, refused, is_uncertain, counter: None };
         let ([(before, before_tag), present], Some(old)) = (epochs.as_slice(), old) else { return Ok((tag, family)) };
         device.state().ends(*before_tag, old);
         self.write_made().await?;
@@ -189,7 +202,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             Ok(())
         })
         .await?;
-        family.is_uncertain |= !self.unaccounted_of(device, &present.1, Purpose::Again).await?.is_empty();
+        let (unaccounted, reserved) = self.unaccounted_of(device, &present.1, Purpose::Again).await?;
+        family.is_uncertain |= !unaccounted.is_empty();
+        family.counter = Some((rows::numbers(&device.name, &present.1, Purpose::Again), reserved));
         let mut state = device.state();
         family.refused.iter().for_each(|(_, tag, number)| state.ends(*tag, *number));
         drop(state);

@@ -207,6 +207,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// due.
     async fn reserve(&self, device: &Arc<Device>, tag: rows::Tag, purpose: Purpose) -> Result<(), DelegationError> {
         let row = rows::numbers(&device.name, &tag, purpose);
+        let known = device.state().known.changed;
         let found = self.store.read(row.as_bytes(), None).await?;
         let (number, changed) = match found.entry.map(|entry| (entry.value, entry.changed)) {
             Some((Value::Number(number), changed)) => (Some(number), changed),
@@ -223,7 +224,11 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                 _ => Ok(()),
             };
         };
-        let transaction = Transaction::default().require(row.as_str(), changed).put(row, Value::Number(next));
+        // A server that does not know a revocation of another server must not give a number to the revoked peer.
+        let transaction = Transaction::default()
+            .require(rows::device(&device.name), known)
+            .require(row.as_str(), changed)
+            .put(row, Value::Number(next));
         match self.store.commit(transaction).await {
             Ok(_) => {
                 let mut state = device.state();
@@ -232,8 +237,10 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                 }
                 Ok(())
             }
-            // Another server reserves at the same time.
+            // Another server reserves at the same time, or the device changes.
             Err(StoreError::Conflict { .. }) => {
+                let _one = device.changing.lock().await;
+                self.reload(device).await?;
                 self.wake(device);
                 Ok(())
             }

@@ -178,3 +178,34 @@ fn a_revocation_that_fails_leaves_its_peer_with_the_ticket_it_has() {
     assert!(matches!(unknown, Err(DelegationError::NoConnection { .. })));
     assert!(renew(&*server, &ticket).is_some(), "another connection was named");
 }
+
+#[test]
+fn a_peer_that_another_server_lets_return_during_its_revocation_loses_the_ticket_with_the_epoch() {
+    let scene = Scene::new("of-other");
+    let (one, store, mut device, ticket) = interruptible(&scene);
+    next_epoch(&*one, &mut device);
+    // Another server of the store has no numbers yet, and does not learn of the revocation in time.
+    let other = server(&scene, store.database.clone(), &Seals::default());
+    let (returned, old) = (Arc::new(Mutex::new(None)), ticket.clone());
+    let gets = Arc::clone(&returned);
+    store.interrupt(Call::Commit, 0, move || {
+        settle(&other);
+        *gets.lock().unwrap() = renew(&other, &old);
+    });
+    let (revoked, by_reset) = revoke(&*one, id(1, 0));
+    let copy = returned.lock().unwrap().take().unwrap();
+    assert_eq!((revoked, by_reset), (vec![id(1, 0)], true), "the next epoch ends what the other server gave");
+    next_epoch(&*one, &mut device);
+    assert!(open(&mut device, &copy).is_err() && renew(&*one, &copy).is_none());
+}
+
+#[test]
+fn a_server_reserves_no_numbers_under_a_state_that_another_server_has_changed() {
+    let scene = Scene::new("of-other-later");
+    let (one, store, mut device, ticket) = interruptible(&scene);
+    next_epoch(&*one, &mut device);
+    let other = server(&scene, store.database.clone(), &Seals::default());
+    assert_eq!(revoke(&*one, id(1, 0)), (vec![id(1, 0)], false));
+    settle(&other);
+    assert!(renew(&other, &ticket).is_none(), "it has no number for the peer");
+}
