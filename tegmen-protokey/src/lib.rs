@@ -1,4 +1,4 @@
-//! Keys of sessions that are derived from protokeys (T. Kothmayr and others, "A DTLS Based End-To-End Security
+//! Keys of sessions and of content that are derived from protokeys (T. Kothmayr and others, "A DTLS Based End-To-End Security
 //! Architecture for the Internet of Things with Two-Way Authentication", section IV).
 //!
 //! A publisher without public-key cryptography shares a *protokey* only with the access control server. For each
@@ -45,8 +45,8 @@ const PROTOKEY_MIN: usize = 16;
 /// Maximum number of bytes of a protokey.
 const PROTOKEY_MAX: usize = 64;
 
-/// The identity of a session: the name of the publisher, `;`, and at least 9 random bytes as base64url without padding (RFC
-/// 4648, section 5).
+/// The identity of a session or of a content key: the name of the publisher, `;`, and at least 9 random bytes as
+/// base64url without padding (RFC 4648, section 5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SessionIdentity<'a> {
     text: &'a str,
@@ -160,8 +160,25 @@ impl Protokey {
     /// fixed text. The HMAC in [`Self::session_key`] never has this text as its message: each of its messages begins
     /// with a session identity, which contains no space, and this text has a space after its first word.
     pub fn token_key<C: Crypto>(&self) -> Secret<KEY_LEN> {
+        self.short_key::<C>(&[b"tegmen access token"])
+    }
+
+    /// Derives the key for the content of the resource `path`: the first bytes of an HMAC. The message of the HMAC is a
+    /// fixed text, the identity of the key, a zero byte and the path. `identity` has the form of a session identity.
+    /// The producer draws it at random, so nobody can request the key before the producer uses it.
+    ///
+    /// An identity contains no zero byte, so each message has only one identity and one path. The fixed text ends with
+    /// a space, and a fourth word follows. So the message differs from the messages for [`Self::session_key`],
+    /// [`Self::token_key`] and [`Self::server_key`].
+    pub fn content_key<C: Crypto>(&self, identity: SessionIdentity<'_>, path: &str) -> Secret<KEY_LEN> {
+        let message = [b"tegmen content key ".as_slice(), identity.text.as_bytes(), &[0], path.as_bytes()];
+        self.short_key::<C>(&message)
+    }
+
+    /// Returns the first bytes of an HMAC with the protokey as its key.
+    fn short_key<C: Crypto>(&self, message: &[&[u8]]) -> Secret<KEY_LEN> {
         let mut digest = Secret::<DIGEST_LEN>::zeroed();
-        HmacKey::new::<C>(&[self.expose()]).mac_into::<C>(&[b"tegmen access token"], digest.expose_mut());
+        HmacKey::new::<C>(&[self.expose()]).mac_into::<C>(message, digest.expose_mut());
         let mut key = Secret::zeroed();
         if let Some((first, _)) = digest.expose().split_first_chunk::<KEY_LEN>() {
             key.expose_mut().copy_from_slice(first);

@@ -62,6 +62,14 @@ fn a_key_is_that_of_openssl() {
     assert_eq!(key(Mode::Bound), "2865b8610b02b664c9ff27e494f399cf64014d82db5464bf42515200a9d585a7");
 }
 
+/// Compares a key with the first 16 bytes that OpenSSL computed: `printf 'tegmen content key
+/// 2001:db8::17;AAECAwQFBgcI\0/house/temp' | openssl mac -digest SHA256 -macopt hexkey:0707... HMAC`.
+#[test]
+fn a_content_key_is_that_of_openssl() {
+    let key = protokey().content_key::<RustCrypto>(identity(IDENTITY), "/house/temp");
+    assert_eq!(tegmen_base::hex::to_hex(key.expose()), "527da509cd9e392f1bdce624422aec7a");
+}
+
 #[test]
 fn a_publisher_asks_for_the_hint_and_never_does_without() {
     let protokey = protokey();
@@ -100,6 +108,22 @@ proptest! {
         let joined = format!("{}\0{}", texts.0, subscribers.0);
         prop_assert_eq!(key(&texts.0, &subscribers.0), hmac::<RustCrypto, 32>(&[&[7; 32]], &[joined.as_bytes()]));
         prop_assert!(SessionIdentity::parse(joined.as_bytes()).is_none());
+    }
+
+    #[test]
+    fn a_content_key_opens_one_path_under_one_identity(
+        nonces in ("[A-Za-z0-9_-]{12}", "[A-Za-z0-9_-]{12}"),
+        paths in ("[/a-c\\x00;]{0,4}", "[/a-c\\x00;]{0,4}"),
+    ) {
+        let texts = (format!("p;{}", nonces.0), format!("p;{}", nonces.1));
+        let key = |text: &str, path: &str| *protokey().content_key::<RustCrypto>(identity(text), path).expose();
+        let keys = (key(&texts.0, &paths.0), key(&texts.1, &paths.1));
+        prop_assert_eq!(keys.0 == keys.1, texts.0 == texts.1 && paths.0 == paths.1);
+        let session = protokey().session_key::<RustCrypto>(Mode::Bound, identity(&texts.0), &paths.0);
+        let server = protokey().server_key::<RustCrypto>();
+        let token = protokey().token_key::<RustCrypto>();
+        prop_assert!(!session.expose().starts_with(&keys.0) && !server.expose().starts_with(&keys.0));
+        prop_assert!(*token.expose() != keys.0);
     }
 
     #[test]
