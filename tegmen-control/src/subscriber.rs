@@ -3,12 +3,15 @@
 //! certificate, the subscriber learns its own rights at this publisher. The subscriber ends sessions whose keys the
 //! server revokes.
 //!
-//! A subscriber may also ask the server to let a publisher open the session: [`Introspector::invite`].
+//! A subscriber may also ask the server to let a publisher open the session: [`Introspector::invite`]. A consumer of
+//! encrypted content asks the server for the key of the content: [`content_key`].
 
+mod content;
 mod deliveries;
 mod invitation;
 mod revocation;
 
+pub use content::{ContentKey, content_key};
 pub use deliveries::{Deliveries, RefusedDelivery, may_read};
 pub use invitation::ExpectedSession;
 

@@ -14,7 +14,7 @@ use tegmen_control::access::ace::{
 use tegmen_control::access::protokey::{AcceptedBounds, Mode, Protokey, SessionIdentity};
 use tegmen_control::access::revocation::token_hash;
 use tegmen_control::state::Bounds;
-use tegmen_control::subscriber::{Introspector, NotGranted, introspect};
+use tegmen_control::subscriber::{Introspector, NotGranted, content_key, introspect};
 use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::problem;
@@ -341,4 +341,28 @@ async fn a_session_that_begins_after_its_revocation_is_ended() {
         assert_eq!(ended.expect("the session ends").as_deref(), Some(identity));
     }
     following.abort();
+}
+
+#[tokio::test]
+async fn a_content_key_goes_to_consumers_with_the_right_and_to_the_producer() {
+    let dir = Dir::new("access-content");
+    let Access { server, service, .. } = start(&dir).await;
+    let identity = SessionIdentity::parse(b"oven;AAECAwQFBgcI").expect("an identity");
+    let display = connect(&server, "display").await;
+    let granted = content_key(&display, identity, "/temp").await.expect("a key");
+    let again = content_key(&display, identity, "/temp").await.expect("the same key");
+    assert_eq!((granted.key.expose(), granted.expires_in), (again.key.expose(), Some(3600)));
+    let refused = content_key(&connect(&server, "mallory").await, identity, "/temp/../door").await;
+    assert!(matches!(refused, Err(NotGranted::Refused)), "{refused:?}");
+    // A producer with a shared key gets the keys of its own content, and its consumers get the same keys.
+    let own = SessionIdentity::parse(b"display;AAECAwQFBgcI").expect("an identity");
+    content_key(&display, own, "/screen").await.expect("the key of its own content");
+    let mallory = connect(&server, "mallory").await;
+    assert!(matches!(content_key(&mallory, own, "/screen").await, Err(NotGranted::Refused)));
+    // The keys of a disabled producer go to nobody, and a disabled consumer gets no keys.
+    service.disable("operator", "oven").await.expect("disabled");
+    assert!(matches!(content_key(&display, identity, "/temp").await, Err(NotGranted::Refused)));
+    service.enable("operator", "oven").await.expect("enabled");
+    service.disable("operator", "display").await.expect("disabled");
+    assert!(matches!(content_key(&display, identity, "/temp").await, Err(NotGranted::NotADevice)));
 }

@@ -1,4 +1,5 @@
-//! Decides on a request to `/introspect`: whether a subscriber may have the key of a publisher's session.
+//! Decides on a request to `/introspect`: whether a subscriber may have the key of a publisher's session, or the key of
+//! the content that a producer publishes.
 //!
 //! The caller of [`Introspection::answer`] has already authenticated the subscriber, and has received the request.
 //! Afterwards the caller sends [`Outcome::reply`] to the peer, and shows [`Outcome::message`] to the operator. If the
@@ -19,7 +20,7 @@ use tegmen_base::crypto::{Crypto, DIGEST_LEN};
 use tegmen_base::hex::to_hex;
 use tegmen_base::secret::Secret;
 use tegmen_base::time::Instant;
-use tegmen_coap::Code;
+use tegmen_coap::{Code, Methods};
 use zeroize::Zeroizing;
 
 /// The number of bytes that are first allocated for [`Outcome::message`]. Most messages fit.
@@ -36,6 +37,12 @@ pub const HINT_PROTOKEY: &str = "protokey";
 pub const HINT_PAPER: &str = "protokey-paper";
 /// The value of token_type_hint in an introspection request whose token is the SHA-256 of a certificate.
 pub const HINT_THUMBPRINT: &str = "x5t";
+/// The value of token_type_hint in an introspection request whose token is the identity of a content key. The scope of
+/// the request is GET on the path of one content.
+pub const HINT_CONTENT: &str = "content-key";
+
+/// The number of AES-CCM-16-64-128, the algorithm of content keys, in the COSE registry (RFC 9053, section 4.2).
+pub(crate) const CONTENT_ALGORITHM: i64 = 10;
 
 /// A publisher with a protokey: a secret that it shares with the access control server, and from which the keys of its
 /// sessions are derived.
@@ -69,6 +76,11 @@ pub trait Devices {
     fn publisher(&self, name: &str) -> Option<Publisher<'_>>;
     /// Returns the publisher whose certificate has this SHA-256.
     fn certified(&self, thumbprint: &[u8; DIGEST_LEN]) -> Option<&OwnedParty>;
+
+    /// Returns the producer of this name, with the secret from which its content keys are derived.
+    fn producer(&self, _: &str) -> Option<(&OwnedParty, &Protokey)> {
+        None
+    }
 
     /// Returns the resource server of this name, if the resource server uses OSCORE.
     fn resource_server(&self, _: &str) -> Option<ResourceServer<'_>> {
@@ -240,9 +252,11 @@ struct Granted {
 #[derive(Clone, Copy)]
 enum Asked<'t> {
     Session(Mode, SessionIdentity<'t>),
-    /// The value of token_type_hint in the request is that for session identities, but the token of the request is not
-    /// a session identity.
-    NoSession(&'t [u8]),
+    /// The key of a content, by the identity of the key.
+    Content(SessionIdentity<'t>),
+    /// The value of token_type_hint in the request is that for session identities or content keys, but the token of the
+    /// request has not the form of an identity.
+    NoIdentity(&'t [u8]),
     Certificate(&'t [u8; DIGEST_LEN]),
     NoCertificate,
     Unknown,
@@ -250,14 +264,14 @@ enum Asked<'t> {
 
 impl<'t> Asked<'t> {
     fn of(hint: Option<&Hint>, token: &'t [u8]) -> Self {
-        let session = |mode| match SessionIdentity::parse(token) {
-            Some(identity) => Self::Session(mode, identity),
-            None => Self::NoSession(token),
-        };
+        let identity =
+            |of: fn(SessionIdentity<'t>) -> Self| SessionIdentity::parse(token).map_or(Self::NoIdentity(token), of);
+        let session = || identity(|identity| Self::Session(Mode::Bound, identity));
         match hint {
-            None => session(Mode::Bound),
-            Some(Hint::Name(name)) if name == HINT_PROTOKEY => session(Mode::Bound),
-            Some(Hint::Name(name)) if name == HINT_PAPER => session(Mode::Paper),
+            None => session(),
+            Some(Hint::Name(name)) if name == HINT_PROTOKEY => session(),
+            Some(Hint::Name(name)) if name == HINT_PAPER => identity(|identity| Self::Session(Mode::Paper, identity)),
+            Some(Hint::Name(name)) if name == HINT_CONTENT => identity(Self::Content),
             Some(Hint::Name(name)) if name == HINT_THUMBPRINT => {
                 token.try_into().map_or(Self::NoCertificate, Self::Certificate)
             }
@@ -274,8 +288,12 @@ impl fmt::Display for Asked<'_> {
                 f.write_str("the session ")?;
                 f.write_str(identity.as_str())
             }
-            Self::NoSession(token) => {
-                f.write_str("the session ")?;
+            Self::Content(identity) => {
+                f.write_str("the content key ")?;
+                f.write_str(identity.as_str())
+            }
+            Self::NoIdentity(token) => {
+                f.write_str("the key ")?;
                 String::from_utf8_lossy(token).escape_debug().fmt(f)
             }
             Self::Certificate(thumbprint) => {
@@ -317,10 +335,14 @@ impl<D: Devices> Introspection<'_, D> {
         let mut message = String::with_capacity(MESSAGE);
         // Memory takes all text.
         let _ = write!(message, "{who} asks for {asked}");
+        if let (Asked::Content(_), Some(path)) = (asked, scope.as_ref().and_then(content_path)) {
+            let _ = write!(message, " of {}", path.escape_debug());
+        }
         let granted = match asked {
             Asked::Session(mode, identity) => self.session::<C>(subscriber, (mode, identity), scope, now),
             Asked::Certificate(thumbprint) => self.certificate(subscriber, thumbprint, scope),
-            Asked::NoSession(_) | Asked::NoCertificate => Err(Reason::NoIdentity),
+            Asked::Content(identity) => self.content::<C>(subscriber, identity, scope),
+            Asked::NoIdentity(_) | Asked::NoCertificate => Err(Reason::NoIdentity),
             Asked::Unknown => Err(Reason::UnknownHint),
         };
         match granted {
@@ -356,7 +378,7 @@ impl<D: Devices> Introspection<'_, D> {
         self.accepted.accept(identity, subscriber.name, now).map_err(Reason::Identity)?;
         let psk = publisher.protokey.session_key::<C>(mode, identity, subscriber.name);
         let cnf = Some(Confirmation::Key(CoseKey::symmetric(psk.expose())));
-        let response = self.response(publisher.party, cnf, scope);
+        let response = self.response(publisher.party, cnf, Some(Profile::COAP_DTLS), scope);
         Ok(Granted { response, session: Some(identity.as_str().to_owned()) })
     }
 
@@ -370,7 +392,29 @@ impl<D: Devices> Introspection<'_, D> {
     ) -> Result<Granted, Reason> {
         let publisher = self.devices.certified(thumbprint).ok_or(Reason::UnknownPublisher)?;
         self.permit(subscriber, publisher.party(), scope.as_ref())?;
-        Ok(Granted { response: self.response(publisher, None, scope), session: None })
+        Ok(Granted { response: self.response(publisher, None, Some(Profile::COAP_DTLS), scope), session: None })
+    }
+
+    /// Grants the key of a content. Returns the response with the key, or the reason of the refusal. The key belongs to
+    /// the path in the scope, so a right for one path never opens the content of another path. A producer gets its own
+    /// keys without a rule of the policy.
+    fn content<C: Crypto>(
+        &self,
+        consumer: Party<'_>,
+        identity: SessionIdentity<'_>,
+        scope: Option<Scope>,
+    ) -> Result<Granted, Reason> {
+        let (producer, secret) = self.devices.producer(identity.publisher()).ok_or(Reason::UnknownPublisher)?;
+        let path = scope.as_ref().and_then(content_path).ok_or(Reason::NoScope)?;
+        if producer.party().name != consumer.name {
+            self.permit(consumer, producer.party(), scope.as_ref())?;
+        }
+        let key = CoseKey {
+            kid: Some(identity.as_str().into()),
+            algorithm: Some(CONTENT_ALGORITHM),
+            ..CoseKey::symmetric(secret.content_key::<C>(identity, &path).expose())
+        };
+        Ok(Granted { response: self.response(producer, Some(Confirmation::Key(key)), None, scope), session: None })
     }
 
     /// Returns `Ok` if the policy allows all rights of the scope. A request for more rights than the policy allows is
@@ -398,18 +442,26 @@ impl<D: Devices> Introspection<'_, D> {
         &self,
         publisher: &OwnedParty,
         cnf: Option<Confirmation>,
+        ace_profile: Option<Profile>,
         scope: Option<Scope>,
     ) -> IntrospectionResponse {
         let claims = Claims {
             subject: Some(publisher.party().name.to_owned()),
             cnf,
             scope,
-            ace_profile: Some(Profile::COAP_DTLS),
+            ace_profile,
             expires_in: Some(self.lifetime),
             ..Claims::default()
         };
         IntrospectionResponse { active: true, claims }
     }
+}
+
+/// Returns the path of a scope that consists of one right, GET on this path; `None` for another scope.
+fn content_path(scope: &Scope) -> Option<String> {
+    let mut rights = scope.rights()?.0.into_iter();
+    let right = rights.next().filter(|right| right.methods() == Some(Methods::of(Code::GET)))?;
+    rights.next().is_none().then_some(right.path)
 }
 
 /// Writes the name and the tags of a party into a message for the operator. A name may contain any characters. If a

@@ -245,6 +245,16 @@ impl Known {
 }
 
 impl Known {
+    /// Returns the device as a producer of encrypted content, if it has a protokey or a shared key and is enabled.
+    pub(super) fn producer(&self) -> Option<(&OwnedParty, &Protokey)> {
+        let Device { party, credential: Credential::Protokey(_) | Credential::SharedKey, disabled: false, .. } =
+            &self.device
+        else {
+            return None;
+        };
+        Some((party, self.secret.as_ref()?))
+    }
+
     /// Returns the device as a resource server, if it has a key for tokens and is enabled.
     pub(super) fn resource_server(&self) -> Option<ResourceServer<'_>> {
         let Device { party, credential, disabled: false, .. } = &self.device else { return None };

@@ -9,7 +9,7 @@ use crate::access::ace::cwt::LONG_KEY_LEN;
 use crate::access::ace::trl::{Answer, Query, TokenHash, TrlError};
 use crate::access::introspection::{Devices, Introspection, Outcome, Publisher, ResourceServer};
 use crate::access::policy::{OwnedParty, Party, Policy, TestedPolicy};
-use crate::access::protokey::{Accepted, AcceptedIdentity, NotAccepted, SessionIdentity};
+use crate::access::protokey::{Accepted, AcceptedIdentity, NotAccepted, Protokey, SessionIdentity};
 use crate::access::revocation::{ListFull, Requester, RevocationList};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -86,6 +86,10 @@ impl Devices for InView<'_> {
     fn certified(&self, digest: &[u8; DIGEST_LEN]) -> Option<&OwnedParty> {
         let known = self.devices.known.get(self.devices.names.get(digest)?)?;
         (!known.device.disabled).then_some(&known.device.party)
+    }
+
+    fn producer(&self, name: &str) -> Option<(&OwnedParty, &Protokey)> {
+        self.devices.known.get(name)?.producer()
     }
 
     fn resource_server(&self, name: &str) -> Option<ResourceServer<'_>> {

@@ -2,6 +2,7 @@
 //! the default settings.
 
 mod attacks;
+mod content;
 
 use super::*;
 use crate::access::ace::{Aif, Material, Right};
@@ -39,6 +40,10 @@ impl Devices for Known {
 
     fn certified(&self, thumbprint: &[u8; 32]) -> Option<&OwnedParty> {
         (self.certified.1 == *thumbprint).then_some(&self.certified.0)
+    }
+
+    fn producer(&self, name: &str) -> Option<(&OwnedParty, &Protokey)> {
+        self.publishers.get(name).map(|(party, _)| (party, &self.protokey))
     }
 }
 
