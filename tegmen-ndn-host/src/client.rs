@@ -32,6 +32,8 @@ pub enum ClientError {
     Nack(NackReason),
     /// The packet cannot be encoded.
     Write(WriteError),
+    /// The content is too long to be encrypted. The value is its length in bytes.
+    TooLong(usize),
     /// The forwarder refused to register a prefix. The values are the status code and the text of its answer.
     Refused(u64, String),
     /// The answer of the forwarder cannot be parsed.
@@ -56,6 +58,9 @@ impl fmt::Display for ClientError {
             Self::Nack(NackReason::DUPLICATE) => f.write_str("the Interest looped"),
             Self::Nack(NackReason(reason)) => write!(f, "the forwarder refused the Interest for reason {reason}"),
             Self::Write(error) => write!(f, "{error}"),
+            Self::TooLong(len) => {
+                write!(f, "an encrypted content has at most {} bytes, this has {len}: divide it", u16::MAX)
+            }
             Self::Refused(code, text) => write!(f, "the forwarder refused to register the prefix: {code} {text}"),
             Self::NotUnderstood => f.write_str("the answer of the forwarder is not understood"),
         }

@@ -3,6 +3,10 @@
 //!
 //! The segments of `/file` are `/file/v=VERSION/seg=0` and so on. A consumer that does not know the version requests
 //! `/file/32=metadata`.
+//!
+//! The segments of an encrypted object are `/file/32=key/IDENTITY/v=VERSION/seg=0` and so on. IDENTITY is the identity
+//! of the key. The content of all segments together is the ciphertext and its tag, and the nonce comes from the name
+//! without the segment.
 
 use crate::client::{Client, ClientError, Received, interest_bytes, name_bytes};
 use crate::management::bytes_of;
@@ -10,14 +14,25 @@ use crate::trust::{Trust, TrustError};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
-use tegmen_base::crypto::RustCrypto;
+use tegmen_base::buf::Writer;
+use tegmen_base::crypto::{NotAuthentic, RustCrypto};
+use tegmen_ndn::publisher::{ContentKey, PublishError, Publisher, TAG_LEN};
 use tegmen_ndn::signature::Signer;
 use tegmen_ndn::tlv::{self, Type};
-use tegmen_ndn::{Component, ContentType, Data, Interest, Name, ReceivedData, ReceivedInterest};
+use tegmen_ndn::{Component, ContentType, Data, Interest, Name, ReceivedData, ReceivedInterest, WriteError};
 use tokio::time::Instant;
 
 /// Maximum number of content bytes in a segment.
 pub const SEGMENT: usize = 8_000;
+
+/// Maximum number of content bytes of an encrypted object: AES-CCM with a nonce of 13 bytes encrypts no longer message
+/// (RFC 3610, section 2.1).
+pub const MAX_ENCRYPTED: usize = u16::MAX as usize;
+
+/// The keyword component before the identity of the key in the name of an encrypted object.
+const KEY: &[u8] = b"key";
+/// Maximum number of bytes of a component whose value is a number.
+const MAX_NUMBER: usize = 16;
 
 /// The milliseconds for which metadata are fresh.
 const METADATA_FRESHNESS: u64 = 10;
@@ -34,8 +49,17 @@ pub struct Object {
 
 /// Returns a name with a further component of the type `kind`. The value of this component is `number`.
 fn numbered(prefix: &[u8], kind: Type, number: u64) -> Vec<u8> {
-    let component = bytes_of(16, |out| tlv::write_integer(out, kind, number));
+    let component = bytes_of(MAX_NUMBER, |out| tlv::write_integer(out, kind, number));
     [prefix, &component].concat()
+}
+
+/// Returns the name of an encrypted object without its version.
+fn key_prefix(prefix: &Name<'_>, identity: &[u8]) -> Vec<u8> {
+    let components = bytes_of(identity.len() + KEY.len() + MAX_NUMBER, |out| {
+        Component { kind: Type::KEYWORD, value: KEY }.write(out)?;
+        Component::generic(identity).write(out)
+    });
+    [prefix.as_bytes(), &components].concat()
 }
 
 impl Object {
@@ -52,8 +76,56 @@ impl Object {
         freshness: u64,
         signer: &(impl Signer<RustCrypto> + ?Sized),
     ) -> Result<Self, ClientError> {
+        let versioned = numbered(prefix.as_bytes(), Type::VERSION, version);
+        Self::of_version(client, prefix, (versioned, version), content, freshness, signer)
+    }
+
+    /// Makes an object with encrypted content. `key` is the key, with the identity by which consumers request it.
+    ///
+    /// An object with the same prefix and version that is encrypted under the same key has the same nonce. So a
+    /// producer must use a new key each time it starts, with a new identity. Then it needs no stored version.
+    ///
+    /// # Errors
+    /// [`ClientError::TooLong`] for more than [`MAX_ENCRYPTED`] bytes of content, or [`ClientError::Write`].
+    pub fn encrypted(
+        client: &mut Client,
+        prefix: &Name<'_>,
+        (identity, key): (&[u8], ContentKey),
+        version: u64,
+        content: &[u8],
+        freshness: u64,
+        signer: &(impl Signer<RustCrypto> + ?Sized),
+    ) -> Result<Self, ClientError> {
+        if content.len() > MAX_ENCRYPTED {
+            return Err(ClientError::TooLong(content.len()));
+        }
+        let of_key = key_prefix(prefix, identity);
+        let (mut name, mut sealed) = (vec![0; of_key.len() + MAX_NUMBER], vec![0; content.len() + TAG_LEN]);
+        let (mut name, mut sealed) = (Writer::new(&mut name), Writer::new(&mut sealed));
+        let mut publisher = Publisher::resume(key, version);
+        publisher.extend(version.saturating_add(1));
+        let written = sealed
+            .put(content)
+            .map_err(PublishError::from)
+            .and_then(|()| publisher.publish(client.crypto(), &Name::of_checked(&of_key), &mut name, &mut sealed));
+        written.map_err(|error| match error {
+            PublishError::Unsupported => WriteError::Unsupported,
+            PublishError::NoVersion | PublishError::Full => WriteError::Full,
+        })?;
+        let versioned = (name.written().to_vec(), version);
+        Self::of_version(client, prefix, versioned, sealed.written(), freshness, signer)
+    }
+
+    /// Makes an object of its name with the version, and its content.
+    fn of_version(
+        client: &mut Client,
+        prefix: &Name<'_>,
+        (versioned, version): (Vec<u8>, u64),
+        content: &[u8],
+        freshness: u64,
+        signer: &(impl Signer<RustCrypto> + ?Sized),
+    ) -> Result<Self, ClientError> {
         let prefix = prefix.as_bytes().to_vec();
-        let versioned = numbered(&prefix, Type::VERSION, version);
         let pieces: Vec<&[u8]> = if content.is_empty() { vec![&[]] } else { content.chunks(SEGMENT).collect() };
         let mut bytes = [0; 8];
         let last = tlv::integer_bytes(pieces.len() as u64 - 1, &mut bytes);
@@ -221,6 +293,32 @@ pub struct Fetched {
     pub content: Vec<u8>,
     /// The number of segments.
     pub segments: u64,
+}
+
+impl Fetched {
+    /// Returns the name of the object without key and version, and the identity of the key with which the content is
+    /// encrypted. Returns `None` if the name names no key.
+    pub fn key(&self) -> Option<(Name<'_>, &[u8])> {
+        let name = Name::of_checked(&self.name);
+        let len = name.len().checked_sub(3)?;
+        let mut last = name.components().skip(len);
+        let (keyword, identity, version) = (last.next()?, last.next()?, last.next()?);
+        let is_encrypted = keyword == Component { kind: Type::KEYWORD, value: KEY }
+            && identity == Component::generic(identity.value)
+            && version.kind == Type::VERSION;
+        is_encrypted.then(|| (name.prefix(len), identity.value))
+    }
+
+    /// Decrypts the content.
+    ///
+    /// # Errors
+    /// [`NotAuthentic`] if the content was not encrypted with this key under this name. The content is then not usable.
+    pub fn decrypt(&mut self, key: &ContentKey) -> Result<(), NotAuthentic> {
+        let mut crypto = RustCrypto::new([0; 32]);
+        let len = key.open(&mut crypto, &Name::of_checked(&self.name), &mut self.content)?;
+        self.content.truncate(len);
+        Ok(())
+    }
 }
 
 /// Fetches an object. If the name has no version, fetches the newest version. `authenticity` verifies each packet. If

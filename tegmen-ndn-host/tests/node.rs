@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tegmen_base::buf::Frame;
 use tegmen_base::crypto::RustCrypto;
+use tegmen_base::secret::Secret;
 use tegmen_ndn::certificate::Validity;
 use tegmen_ndn::lp::{LpPacket, MAX_FIELDS, NackReason, Part, acks};
+use tegmen_ndn::publisher::{ContentKey, TAG_LEN};
 use tegmen_ndn::signature::DigestSha256;
 use tegmen_ndn::{Component, Data, Interest, Name, ReceivedData, ReceivedInterest};
 use tegmen_ndn_host::client::{Client, ClientError, Received, interest_bytes, name_bytes};
 use tegmen_ndn_host::keys::{Key, KeyKind, Subject};
 use tegmen_ndn_host::node::{Config, Node};
-use tegmen_ndn_host::object::{FetchError, Object, fetch};
+use tegmen_ndn_host::object::{FetchError, Fetched, MAX_ENCRYPTED, Object, fetch};
 use tegmen_ndn_host::trust::{Trust, TrustError, now};
 use tegmen_ndn_host::uri::FaceUri;
 use tokio::sync::oneshot;
@@ -142,6 +144,73 @@ async fn an_object_of_a_megabyte_is_fetched_in_segments_by_its_prefix_and_by_its
         fetch(&mut client, &Name::of_checked(&name), Duration::from_secs(2), &mut |_: &ReceivedData<'_>| false).await;
     assert!(matches!(refused, Err(FetchError::NotAuthentic)));
     task.abort();
+}
+
+/// Encrypts the content 21.5 as an object of a producer, and serves the object. `start` is the number of the producer's
+/// start: it determines the key and its identity.
+async fn encrypting(to: &FaceUri, start: u8) -> tokio::task::JoinHandle<()> {
+    let mut producer = Client::connect(to).await.unwrap();
+    let prefix = name_bytes("/house/temp").unwrap();
+    let prefix = Name::of_checked(&prefix);
+    let identity = format!("oven;{start:024}");
+    let key = (identity.as_bytes(), ContentKey::new(Secret::new([start; 16])));
+    let object = Object::encrypted(&mut producer, &prefix, key, 7, b"21.5", 0, &DigestSha256).unwrap();
+    producer.register(&prefix).await.unwrap();
+    tokio::spawn(async move { drop(object.serve(&mut producer).await) })
+}
+
+/// A producer that starts again uses the version of its first start again, because its clock stepped back. Its new key
+/// has another identity, so the name of the object is another, too. Without the identity in the name, a cache would have
+/// two contents for one name, and this test would fail.
+#[tokio::test]
+async fn an_encrypted_object_is_opened_with_its_key_alone_and_another_start_has_another_name() {
+    let node = Running::start(all_links("encrypted"));
+    let to = &node.addresses[2];
+    let name = name_bytes("/house/temp").unwrap();
+    let mut names = Vec::new();
+    for start in [1, 2] {
+        let task = encrypting(to, start).await;
+        let mut client = Client::connect(to).await.unwrap();
+        let mut verify = |_: &ReceivedData<'_>| true;
+        let name = Name::of_checked(&name);
+        let mut fetched = fetch(&mut client, &name, Duration::from_secs(2), &mut verify).await.unwrap();
+        let (prefix, identity) = fetched.key().unwrap();
+        assert_eq!((prefix, identity), (name, format!("oven;{start:024}").as_bytes()));
+        assert_eq!(fetched.content.len(), 4 + TAG_LEN);
+        let mut other = fetched.clone();
+        other.decrypt(&ContentKey::new(Secret::new([start + 1; 16]))).unwrap_err();
+        fetched.decrypt(&ContentKey::new(Secret::new([start; 16]))).unwrap();
+        assert_eq!(fetched.content, b"21.5");
+        names.push(fetched.name);
+        task.abort();
+        // The metadata of this start are fresh for 10 ms.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_ne!(names[0], names[1]);
+}
+
+#[tokio::test]
+async fn a_content_that_the_cipher_does_not_take_is_refused() {
+    let node = Running::start(all_links("too-long"));
+    let mut client = Client::connect(&node.addresses[2]).await.unwrap();
+    let prefix = name_bytes("/house/temp").unwrap();
+    let mut encrypt = |len| {
+        let key = (&b"oven;AAECAwQFBgcI"[..], ContentKey::new(Secret::new([1; 16])));
+        Object::encrypted(&mut client, &Name::of_checked(&prefix), key, 7, &vec![0; len], 0, &DigestSha256)
+    };
+    assert_eq!(encrypt(MAX_ENCRYPTED).unwrap().len(), 9);
+    assert!(matches!(encrypt(MAX_ENCRYPTED + 1), Err(ClientError::TooLong(65_536))));
+}
+
+#[test]
+fn an_object_in_clear_names_no_key() {
+    let key =
+        |text: &str| Fetched { name: name_bytes(text).unwrap(), content: Vec::new(), segments: 1 }.key().is_some();
+    assert!(key("/house/32=key/oven/v=1"));
+    for text in ["/house/v=1", "/house/key/oven/v=1", "/house/32=key/v=1", "/32=key/32=oven/v=1", "/32=key/oven/1", "/"]
+    {
+        assert!(!key(text), "{text}");
+    }
 }
 
 /// Makes a key, and a certificate of the key. `issuer` signs the certificate. With `None`, the key itself signs the
