@@ -1,6 +1,7 @@
 //! `tegmen ndn`: a forwarder, consumers and producers of Named Data Networking.
 
 mod consume;
+mod content_key;
 mod forward;
 mod from_coap;
 mod key;

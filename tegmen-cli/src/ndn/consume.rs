@@ -1,5 +1,6 @@
 //! `tegmen ndn get` and `tegmen ndn ping`: consumers.
 
+use super::content_key::Decryption;
 use super::sign::Trusted;
 use super::{At, failure, name_of};
 use crate::output::{Failure, Output, runtime};
@@ -21,16 +22,18 @@ use tegmen_ndn_host::trust::Trust;
     tegmen ndn get /house/temp\n  \
     tegmen ndn get /house/temp/v=7 > temp.bin\n  \
     tegmen ndn get /house/temp --packet --prefix --fresh\n  \
-    tegmen ndn get /house/temp --anchor keys/house.cert\n\n\
+    tegmen ndn get /house/temp --anchor keys/house.cert\n  \
+    tegmen ndn get /house/temp --access-server coaps://access.example --credentials display.toml\n\n\
     An object has segments and a version. Without a version in the name the newest one is asked for.\n\
-    With an anchor the certificates of its producer are fetched, too, and nothing is printed that they do not prove.")]
+    With an anchor the certificates of its producer are fetched, too, and nothing is printed that they do not prove.\n\
+    With an access control server only encrypted objects are accepted, and the server gives their keys.")]
 pub(super) struct Get {
     /// The name of the object, such as /house/temp.
     name: String,
     #[command(flatten)]
     at: At,
-    /// Fetch one packet instead of an object that consists of segments.
-    #[arg(long)]
+    /// Fetch one packet instead of an object that consists of segments. An encrypted packet is not decrypted.
+    #[arg(long, conflicts_with = "access_server")]
     packet: bool,
     /// Accept a packet whose name begins with the name in the request, and has further components.
     #[arg(long, requires = "packet")]
@@ -43,6 +46,8 @@ pub(super) struct Get {
     lifetime: u64,
     #[command(flatten)]
     trusted: Trusted,
+    #[command(flatten)]
+    decryption: Decryption,
 }
 
 /// The way in which the command verifies packets.
@@ -92,7 +97,8 @@ impl Get {
                 let content = received.data.content.unwrap_or(&[]).to_vec();
                 Fetched { name: received.data.name.as_bytes().to_vec(), content, segments: 1 }
             } else {
-                fetch(&mut client, &name, within, &mut verification).await.map_err(Failure::new)?
+                let fetched = fetch(&mut client, &name, within, &mut verification).await.map_err(Failure::new)?;
+                self.decryption.decrypted(fetched).await?
             };
             if !is_verified {
                 eprintln!("tegmen: only digests are verified, which prove no origin: name a certificate that you trust by --anchor");

@@ -1,5 +1,6 @@
 //! `tegmen ndn put` and `tegmen ndn serve`: producers.
 
+use super::content_key::{Encryption, Keys};
 use super::sign::{PacketSigner, Signing};
 use super::{At, failure, name_of};
 use crate::output::{Failure, Output, runtime};
@@ -17,7 +18,8 @@ use tegmen_ndn_host::object::Object;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     tegmen ndn put /house/plan plan.pdf\n  \
-    echo 21.5 | tegmen ndn put /house/temp --key keys/temp\n\n\
+    echo 21.5 | tegmen ndn put /house/temp --key keys/temp\n  \
+    echo 21.5 | tegmen ndn put /house/temp --producer oven --protokey oven.protokey\n\n\
     The version is the time in microseconds, unless --version-number gives another one.")]
 pub(super) struct Put {
     /// The name of the object, without a version.
@@ -34,6 +36,8 @@ pub(super) struct Put {
     freshness: u64,
     #[command(flatten)]
     signing: Signing,
+    #[command(flatten)]
+    encryption: Encryption,
 }
 
 impl Put {
@@ -54,7 +58,14 @@ impl Put {
         let signer = self.signing.pair()?;
         runtime()?.block_on(async {
             let mut client = self.at.connect().await?;
-            let object = Object::new(&mut client, &prefix, version, &content, self.freshness, &signer);
+            let (freshness, keys) = (self.freshness, self.encryption.keys(&[prefix]).await?);
+            let object = match keys.and_then(|Keys { identity, mut keys }| Some((identity, keys.pop()?))) {
+                Some((identity, key)) => {
+                    let key = (identity.as_bytes(), key);
+                    Object::encrypted(&mut client, &prefix, key, version, &content, freshness, &signer)
+                }
+                None => Object::new(&mut client, &prefix, version, &content, freshness, &signer),
+            };
             let object = object.map_err(failure)?;
             client.register(&prefix).await.map_err(failure)?;
             register_keys(&mut client, &signer).await?;
@@ -108,9 +119,11 @@ pub(super) fn microseconds() -> u64 {
 }
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  \
-    tegmen ndn serve --value /house/temp=21.5 --ping /house --key keys/temp\n\n\
-    With a key its certificates are published, too.")]
+#[command(after_help = "Examples:\n  \
+    tegmen ndn serve --value /house/temp=21.5 --ping /house --key keys/temp\n  \
+    tegmen ndn serve --value /house/temp=21.5 --key keys/temp --producer oven --protokey oven.protokey\n  \
+    tegmen ndn serve --value /house/temp=21.5 --producer oven --access-server coaps://access.example --credentials oven.toml\n\n\
+    With a key its certificates are published, too. With --producer each value is an encrypted object.")]
 pub(super) struct Serve {
     #[command(flatten)]
     at: At,
@@ -125,10 +138,22 @@ pub(super) struct Serve {
     freshness: u64,
     #[command(flatten)]
     signing: Signing,
+    #[command(flatten)]
+    encryption: Encryption,
 }
 
 /// Pairs of a name and the content of its packet.
 type Values = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The contents that `serve` publishes.
+struct Served {
+    /// The contents in clear.
+    values: Values,
+    /// The encrypted contents.
+    objects: Vec<Object>,
+    /// The prefixes of pings.
+    pings: Vec<Vec<u8>>,
+}
 
 impl Serve {
     pub(super) fn run(self, out: Output) -> Result<ExitCode, Failure> {
@@ -141,6 +166,7 @@ impl Serve {
         let signer = self.signing.pair()?;
         runtime()?.block_on(async {
             let mut client = self.at.connect().await?;
+            let objects = self.objects(&mut client, &values, &signer).await?;
             register_keys(&mut client, &signer).await?;
             for prefix in values.iter().map(|(name, _)| name).chain(&pings) {
                 let prefix = Name::of_checked(prefix);
@@ -150,12 +176,35 @@ impl Serve {
                     || json!({ "event": "registered", "prefix": prefix.to_string() }),
                 );
             }
+            let served = match objects {
+                Some(objects) => Served { values: Vec::new(), objects, pings },
+                None => Served { values, objects: Vec::new(), pings },
+            };
             tokio::select! {
-                served = answer(&mut client, &values, &pings, self.freshness, &signer) => served?,
+                answered = answer(&mut client, &served, self.freshness, &signer) => answered?,
                 () = ended() => {}
             }
             Ok(ExitCode::SUCCESS)
         })
+    }
+
+    /// Makes an encrypted object of each value. Returns `None` if the options ask for no encryption.
+    async fn objects(
+        &self,
+        client: &mut Client,
+        values: &Values,
+        signer: &PacketSigner,
+    ) -> Result<Option<Vec<Object>>, Failure> {
+        let names: Vec<Name<'_>> = values.iter().map(|(name, _)| Name::of_checked(name)).collect();
+        let Some(Keys { identity, keys }) = self.encryption.keys(&names).await? else { return Ok(None) };
+        let mut objects = Vec::with_capacity(values.len());
+        // Two values of one name have the same key, so each value has another version, and with it another nonce.
+        for (((name, (_, content)), key), version) in names.iter().zip(values).zip(keys).zip(microseconds()..) {
+            let key = (identity.as_bytes(), key);
+            let object = Object::encrypted(client, name, key, version, content, self.freshness, signer);
+            objects.push(object.map_err(failure)?);
+        }
+        Ok(Some(objects))
     }
 }
 
@@ -169,8 +218,7 @@ fn value(text: &str) -> Result<(Vec<u8>, Vec<u8>), Failure> {
 /// Answers Interests until the forwarder ends the connection.
 async fn answer(
     client: &mut Client,
-    values: &Values,
-    pings: &[Vec<u8>],
+    Served { values, objects, pings }: &Served,
     freshness: u64,
     signer: &PacketSigner,
 ) -> Result<(), Failure> {
@@ -178,8 +226,9 @@ async fn answer(
         let Received::Interest(packet) = client.receive().await.map_err(failure)? else { continue };
         let Ok(received) = ReceivedInterest::parse(&packet) else { continue };
         let interest = &received.interest;
-        if let Some(certificate) = certificate_for(signer, interest) {
-            client.send(certificate).await.map_err(failure)?;
+        let of_object = || objects.iter().find_map(|object| object.answer(interest));
+        if let Some(packet) = certificate_for(signer, interest).or_else(of_object) {
+            client.send(packet).await.map_err(failure)?;
             continue;
         }
         let asked = |name: &Name<'_>| tegmen_ndn::tables::answers(&interest.name, interest.can_be_prefix, name, None);
