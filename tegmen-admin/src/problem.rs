@@ -54,6 +54,8 @@ pub enum Code {
     DeviceDisabled,
     /// Another member of the group has this address.
     AddressTaken,
+    /// Another group at the same port has this GroupID.
+    GroupIdTaken,
     /// The store of the group was restored from a backup.
     GroupRestored,
     /// A request with this `Idempotency-Key` was received before. It has no answer yet, or the server failed before it
@@ -117,6 +119,8 @@ pub enum Code {
     NoSenderId,
     /// The group has no epoch left for this change.
     NoEpochLeft,
+    /// All GroupIDs of the port are in use.
+    NoGroupId,
 }
 
 impl Code {
@@ -142,6 +146,7 @@ impl Code {
             Self::DigestTaken => (StatusCode::CONFLICT, "digest-taken"),
             Self::DeviceDisabled => (StatusCode::CONFLICT, "device-disabled"),
             Self::AddressTaken => (StatusCode::CONFLICT, "address-taken"),
+            Self::GroupIdTaken => (StatusCode::CONFLICT, "group-id-taken"),
             Self::GroupRestored => (StatusCode::CONFLICT, "group-restored"),
             Self::IdempotencyKeyInUse => (StatusCode::CONFLICT, "idempotency-key-in-use"),
             Self::HistoryGone => (StatusCode::GONE, "history-gone"),
@@ -173,6 +178,7 @@ impl Code {
             Self::GroupFull => (StatusCode::INSUFFICIENT_STORAGE, "group-full"),
             Self::NoSenderId => (StatusCode::INSUFFICIENT_STORAGE, "no-sender-id"),
             Self::NoEpochLeft => (StatusCode::INSUFFICIENT_STORAGE, "no-epoch-left"),
+            Self::NoGroupId => (StatusCode::INSUFFICIENT_STORAGE, "no-group-id"),
         }
     }
 
@@ -286,6 +292,8 @@ impl From<GroupError> for Problem {
             | GroupError::OtherProtocol(_)
             | GroupError::OtherCredential(_)
             | GroupError::NoPublicKey(_) => Code::InvalidGroup,
+            GroupError::GroupIdTaken { .. } => Code::GroupIdTaken,
+            GroupError::NoGroupId(_) => Code::NoGroupId,
             GroupError::NoSenderId(_) => Code::NoSenderId,
             GroupError::Refused(Refused::Full) => Code::GroupFull,
             GroupError::Refused(Refused::LastEpoch) => Code::NoEpochLeft,

@@ -214,6 +214,21 @@ fn revocations_and_keys<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
+/// The problems of a request that creates a group.
+const NOT_CREATED: &[Code] = &[
+    Code::NoGroups,
+    Code::UnknownDevice,
+    Code::NameTaken,
+    Code::DeviceDisabled,
+    Code::AddressTaken,
+    Code::GroupIdTaken,
+    Code::InvalidGroup,
+    Code::GroupFull,
+    Code::NoSenderId,
+    Code::NoGroupId,
+    Code::AuditUnavailable,
+];
+
 /// Returns all operations on groups.
 fn group_operations<S: Store>() -> Vec<Operation<S>> {
     const GROUPS: &str = "/v1/groups";
@@ -230,17 +245,7 @@ fn group_operations<S: Store>() -> Vec<Operation<S>> {
             (Method::POST, GROUPS, write),
             ("createGroup", "Creates a group. If the request names members, admits them and returns a file for each."),
             creates(groups::new_group, groups::create),
-            &[
-                Code::NoGroups,
-                Code::UnknownDevice,
-                Code::NameTaken,
-                Code::DeviceDisabled,
-                Code::AddressTaken,
-                Code::InvalidGroup,
-                Code::GroupFull,
-                Code::NoSenderId,
-                Code::AuditUnavailable,
-            ],
+            NOT_CREATED,
         ),
         operation(
             (Method::GET, GROUP, read),

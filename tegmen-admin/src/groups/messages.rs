@@ -42,9 +42,10 @@ pub(crate) struct Wanted {
     #[serde(default = "suite")]
     #[schemars(extend("enum" = NAMES))]
     suite: String,
-    /// The GroupID in the header of a response.
-    #[serde(default = "group_id")]
-    group_id: u8,
+    /// The GroupID in the header of a response. No two groups at one port have the same GroupID. If it is missing, the
+    /// controller chooses the lowest free one. A Group OSCORE group has no GroupID.
+    #[schemars(range(min = 1))]
+    group_id: Option<u8>,
     /// The group has space for 2^`levels` members.
     #[serde(default = "levels")]
     #[schemars(range(min = 1, max = 23))]
@@ -83,10 +84,6 @@ fn protocol() -> String {
 
 fn suite() -> String {
     suite_name(&usual()).to_owned()
-}
-
-fn group_id() -> u8 {
-    usual().group_id
 }
 
 fn levels() -> u8 {
@@ -276,8 +273,8 @@ pub(crate) struct ShownConfig {
     protocol: &'static str,
     #[schemars(extend("enum" = NAMES))]
     suite: &'static str,
-    /// The GroupID in the header of a response.
-    group_id: u8,
+    /// The GroupID in the header of a response; null for a Group OSCORE group.
+    group_id: Option<u8>,
     /// Maximum number of members.
     space: u32,
     /// Maximum number of SenderIDs in use at the same time.

@@ -36,8 +36,11 @@ pub struct GroupConfig {
     #[serde(default, skip_serializing_if = "Protocol::is_axiom")]
     pub protocol: Protocol,
     /// The GroupID, 1 to 255, which is one byte in the header of a response. With the value 0, the header of a response
-    /// looks like the header of a record in a DTLS session. A Group OSCORE group does not use it.
-    pub group_id: u8,
+    /// looks like the header of a record in a DTLS session. No two groups of a controller have the same GroupID and the
+    /// same port. `None` for a new group lets the controller choose the lowest free GroupID. A Group OSCORE group has
+    /// no GroupID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_id: Option<u8>,
     /// The multicast address and the port to which requests and rekey messages go.
     pub address: SocketAddr,
     /// The cipher suite that protects requests and responses. It does not protect rekey messages. In a Group OSCORE
@@ -60,11 +63,12 @@ pub struct GroupConfig {
 
 impl GroupConfig {
     /// Returns a configuration with this address, the suite that encrypts with a tag of 16 bytes, space for 1024
-    /// members, 16 SenderIDs, and the maximum number of epochs. The group has no signatures.
+    /// members, 16 SenderIDs, and the maximum number of epochs. The group has no signatures, and the controller chooses
+    /// its GroupID.
     pub const fn at(address: SocketAddr) -> Self {
         Self {
             protocol: Protocol::Axiom,
-            group_id: 1,
+            group_id: None,
             address,
             suite: Suite::Ccm,
             levels: 10,
@@ -100,7 +104,7 @@ impl GroupConfig {
         if !(1..=256).contains(&self.senders) {
             return wrong("a group has 1 to 256 SenderIDs");
         }
-        if self.protocol == Protocol::Axiom && self.group_id == 0 {
+        if self.protocol == Protocol::Axiom && self.group_id == Some(0) {
             return wrong(
                 "with the GroupID 0 a sender treats the responses of a listener as records of its session with this \
                  listener, and loses them; an Axiom group has a GroupID from 1 to 255",
@@ -190,6 +194,22 @@ pub enum GroupError {
     /// The configuration of a group cannot be used. The value is the reason.
     #[error("{0}: correct the configuration of the group")]
     Config(&'static str),
+    /// Another group at the same port has the GroupID.
+    #[error(
+        "{} the GroupID {id} at the port {port}: leave the GroupID out, and the controller chooses a free one",
+        holder(group)
+    )]
+    GroupIdTaken {
+        /// The GroupID.
+        id: u8,
+        /// The port of the group.
+        port: u16,
+        /// The name of the group that has the GroupID; empty if several groups have it.
+        group: String,
+    },
+    /// All 255 GroupIDs of this port are in use.
+    #[error("the groups at the port {0} use all 255 GroupIDs: give the group another port, or delete a group")]
+    NoGroupId(u16),
     /// The group has no member of this name.
     #[error("the group {group} has no member {member}: list its members")]
     NoMember {
@@ -288,4 +308,9 @@ pub enum GroupError {
     /// The store refused the change, or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Returns the beginning of the text that names the groups which have a GroupID.
+fn holder(group: &str) -> String {
+    if group.is_empty() { "several groups have".to_owned() } else { format!("the group {group} has") }
 }

@@ -8,6 +8,7 @@
 //! ([`Controller::messages`]), and a key and a nonce never protect two different messages.
 
 mod admissions;
+mod group_ids;
 mod manager;
 
 use super::GroupIdentity;
@@ -146,6 +147,8 @@ pub struct Controller<S, C = HostCrypto> {
     signer: Option<Arc<dyn Signer>>,
     crypto: Mutex<C>,
     groups: Mutex<HashMap<String, Arc<Place>>>,
+    /// True if the GroupIDs of all existing groups are reserved. The lock allows the choice of one GroupID at a time.
+    group_ids: tokio::sync::Mutex<bool>,
     outbox: Option<Outbox>,
 }
 
@@ -171,7 +174,8 @@ impl<S: Store> Controller<S> {
 impl<S: Store, C: Crypto> Controller<S, C> {
     /// Makes a controller as [`Self::new`] does, with the cryptographic provider `crypto`.
     pub fn with(store: S, signer: Option<Arc<dyn Signer>>, crypto: C) -> Self {
-        Self { store, signer, crypto: Mutex::new(crypto), groups: Mutex::default(), outbox: None }
+        let group_ids = tokio::sync::Mutex::default();
+        Self { store, signer, crypto: Mutex::new(crypto), groups: Mutex::default(), group_ids, outbox: None }
     }
 
     /// Adds an outbox to the controller. The controller puts the messages of each change into this outbox, and
@@ -205,9 +209,9 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// # Errors
     /// [`GroupError::NameTaken`]; [`GroupError::Name`] if the name of the group or of a member is not valid, or if two
     /// members have the same name; [`GroupError::Config`], [`GroupError::OtherFamily`], [`GroupError::AddressTaken`],
-    /// [`GroupError::NoSenderId`]; [`Refused::Full`] if there are more members than leaves; [`GroupError::Changed`] if
-    /// another controller changed rows of the new group during each attempt. After these errors the group does not
-    /// exist. After [`GroupError::Store`] the group may exist.
+    /// [`GroupError::NoSenderId`], [`GroupError::GroupIdTaken`], [`GroupError::NoGroupId`]; [`Refused::Full`] if there
+    /// are more members than leaves; [`GroupError::Changed`] if another controller changed rows of the new group during
+    /// each attempt. After these errors the group does not exist. After [`GroupError::Store`] the group may exist.
     pub async fn create(&self, name: &str, config: GroupConfig, members: &[NewMember]) -> Result<(), GroupError> {
         check_name(name)?;
         config.check()?;
@@ -225,13 +229,13 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             match self.write_new((name, &config), (&identity, &seed), &first).await {
                 // Another controller has created a group of this name, or has deleted the new rows as the rest of a
                 // failed attempt.
-                Err(StoreError::Conflict { .. }) => {}
+                Err(GroupError::Store(StoreError::Conflict { .. })) => {}
                 written => {
                     // The group in memory may be an earlier group of this name, which another controller has deleted.
                     if let Ok(place) = self.place(name).await {
                         *place.group.lock().await = None;
                     }
-                    return Ok(written?);
+                    return written;
                 }
             }
         }
@@ -247,27 +251,23 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         (name, config): (&str, &GroupConfig),
         (identity, seed): (&GroupIdentity, &Secret<DIGEST_LEN>),
         members: &[(String, Member)],
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), GroupError> {
         let prefix = rows::prefix(identity);
         let put = |rows: Transaction, (name, member): &(String, Member)| {
             rows.put(Row::Member(name).key(&prefix), rows::plain(member))
         };
-        let last = Transaction::default()
-            .require(rows::name(name), Revision::ABSENT)
-            .put(rows::name(name), rows::identity(identity))
-            .put(
-                Row::Head.key(&prefix),
-                Head::value(
-                    (name, config),
-                    Begun { epoch: 1, since: now(), changed: Vec::new(), ids: SenderIds::default() },
-                    seed,
-                ),
-            )
-            .put(Row::Guard.key(&prefix), Value::Number(GUARD));
         let (before, with_head) = members.split_at(members.len().saturating_sub(BATCH));
-        let last = with_head.iter().fold(last, put);
+        let begun = Begun { epoch: 1, since: now(), changed: Vec::new(), ids: SenderIds::default() };
+        let last = |config: &GroupConfig| {
+            let rows = Transaction::default()
+                .require(rows::name(name), Revision::ABSENT)
+                .put(rows::name(name), rows::identity(identity))
+                .put(Row::Head.key(&prefix), Head::value((name, config), begun.clone(), seed))
+                .put(Row::Guard.key(&prefix), Value::Number(GUARD));
+            with_head.iter().fold(rows, put)
+        };
         if before.is_empty() {
-            return self.store.commit(last).await.map(drop);
+            return self.commit_new((name, config), last).await;
         }
         let mark = rows::deleted(identity);
         let made = Transaction::default().require(mark.as_str(), Revision::ABSENT);
@@ -281,14 +281,15 @@ impl<S: Store, C: Crypto> Controller<S, C> {
                     answer.await?;
                 }
             }
-            self.store.commit(last.require(mark.as_str(), at).delete(mark.as_str())).await
+            let last = |config: &GroupConfig| last(config).require(mark.as_str(), at).delete(mark.as_str());
+            self.commit_new((name, config), last).await
         };
         let written = written.await;
         if written.is_err() {
             // If this fails, the next deletion of any group removes the rows.
             let _ = self.clean(mark.as_bytes(), at).await;
         }
-        written.map(drop)
+        written
     }
 
     /// Evicts a member. The next epoch begins. The evicted member cannot decrypt messages of the new epoch.
@@ -406,7 +407,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             let prefix = rows::prefix(&identity);
             let head = Row::Head.key(&prefix);
             let entry = self.store.read(head.as_bytes(), None).await?.entry;
-            let at = entry.ok_or_else(|| GroupError::NoGroup(group.to_owned()))?.changed;
+            let Entry { value, changed: at, .. } = entry.ok_or_else(|| GroupError::NoGroup(group.to_owned()))?;
             if over.is_some_and(|over| over != at) {
                 return Err(GroupError::Outdated(group.to_owned()));
             }
@@ -417,6 +418,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
                 .delete(head)
                 .delete(Row::Guard.key(&prefix))
                 .put(rows::deleted(&identity), Value::Plain(Vec::new()));
+            let transaction = self.release_group_id(transaction, group, &value).await?;
             match self.store.commit(transaction).await {
                 Ok(_) => {
                     self.outbox.iter().for_each(|outbox| outbox.forget(group));
@@ -615,7 +617,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let Admitted { group: identity, epoch, chain, secret, leaf, path } = group.tree.admit::<C>(member.leaf)?;
         Ok(GroupKeys {
             group: identity,
-            group_id: group.config.group_id,
+            group_id: group.config.group_id.unwrap_or_default(),
             address: (address_bytes(group.config.address.ip()), group.config.address.port()),
             suite: group.config.suite,
             senders: group.config.senders,

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! group/name/NAME               the identity of the group of this name, 32 hexadecimal digits
+//! group/id/PORT/GROUPID         the name of the Axiom group that has this GroupID at this port; empty if several
+//!                               groups have it, which an earlier version of this program created
 //! group/IDENTITY/head           the main row: configuration, epoch and seed, sealed; each change writes it
 //! group/IDENTITY/path/LEAF      the secrets of LEAF and of nodes above it, from the last join or leave at LEAF, sealed
 //! group/IDENTITY/member/NAME    a member: its leaf, its SenderID, its address
@@ -30,6 +32,9 @@ use zeroize::Zeroizing;
 
 /// Prefix of the keys of the rows that map the name of a group to its identity.
 pub(super) const NAMES: &str = "group/name/";
+
+/// Prefix of the keys of the rows that reserve GroupIDs.
+pub(super) const GROUP_IDS: &str = "group/id/";
 
 /// Prefix of the keys of all marks. A mark is an empty row. It exists while the rows of a group are being written or
 /// deleted, so that the rows of a failed attempt can be found and deleted.
@@ -74,6 +79,16 @@ impl<'k> Row<'k> {
 /// Returns the key of the row that has the identity of the group `name`.
 pub(super) fn name(name: &str) -> String {
     format!("{NAMES}{name}")
+}
+
+/// Returns the prefix of the keys of the rows that reserve the GroupIDs of the groups at a port.
+pub(super) fn group_ids(port: u16) -> String {
+    format!("{GROUP_IDS}{port}/")
+}
+
+/// Returns the key of the row that reserves a GroupID for a group at a port.
+pub(super) fn group_id(port: u16, id: u8) -> String {
+    format!("{GROUP_IDS}{port}/{id}")
 }
 
 /// Returns the key of the mark of a group. The mark is an empty row. It exists while the rows of the group are being

@@ -50,7 +50,7 @@ fn a_name_that_is_taken_meanwhile_leaves_no_row() {
         let (config, new) = many();
         let refused = wait(controller.create(LAMPS, config, &new[..members])).unwrap_err();
         assert!(matches!(&refused, GroupError::NameTaken(name) if name == LAMPS), "{refused}");
-        assert_eq!(rows(&database).len(), 4, "name, head, guard and the member of the other group");
+        assert_eq!(rows(&database).len(), 5, "name, GroupID, head, guard and the member of the other group");
         let report = wait(controller.show(LAMPS)).unwrap();
         assert_eq!(report.members.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["porch"]);
     }
@@ -70,7 +70,7 @@ fn a_group_is_created_whole_while_another_one_is_deleted() {
         let controller = devices.controller(store);
         let (config, members) = many();
         wait(controller.create(LAMPS, config, &members)).unwrap();
-        assert_eq!(rows(&database).len(), MEMBERS + 3, "name, head, guard and members");
+        assert_eq!(rows(&database).len(), MEMBERS + 4, "name, GroupID, head, guard and members");
         assert_eq!(wait(controller.show(LAMPS)).unwrap().members.len(), MEMBERS);
     }
 }

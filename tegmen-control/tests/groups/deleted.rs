@@ -87,7 +87,7 @@ fn each_change_is_told_once_and_with_the_name_of_the_group() {
     let controller = devices.controller(Counting::new(database.clone(), None));
     // Names that look like rows of another kind.
     wait(controller.create("head", config(), &[member("hall", 1, false)])).unwrap();
-    let config = GroupConfig { last_epoch: 9, ..config() };
+    let config = GroupConfig { last_epoch: 9, group_id: Some(5), ..config() };
     wait(controller.create(LAMPS, config, &[])).unwrap();
     wait(controller.admit(LAMPS, &member("switch", 3, true))).unwrap();
     wait(controller.replica(LAMPS, "north")).unwrap();

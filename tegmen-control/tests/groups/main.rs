@@ -7,6 +7,7 @@ mod deleted;
 mod departures;
 #[path = "../disk/mod.rs"]
 mod disk;
+mod group_ids;
 mod members;
 mod oblivious;
 mod oscore;

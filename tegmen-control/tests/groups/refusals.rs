@@ -195,7 +195,8 @@ fn names_and_configurations_are_checked() {
     ] {
         assert!(matches!(wait(controller.create(LAMPS, wrong, &[])), Err(GroupError::Config(_))), "{wrong:?}");
     }
-    let refused = wait(controller.create(LAMPS, GroupConfig { group_id: 0, ..config() }, &[])).unwrap_err().to_string();
+    let refused =
+        wait(controller.create(LAMPS, GroupConfig { group_id: Some(0), ..config() }, &[])).unwrap_err().to_string();
     assert!(refused.contains("GroupID 0") && refused.contains("a GroupID from 1 to 255"), "{refused}");
     let twice = [member("hall", 1, false), member("hall", 2, false)];
     assert!(matches!(wait(controller.create(LAMPS, config(), &twice)), Err(GroupError::Name(_))));
