@@ -96,6 +96,18 @@ pub enum MembershipError {
         /// The name of the group.
         group: String,
     },
+    /// A server cannot distinguish two of its groups: they have the same address, or the same GroupID and the same
+    /// port.
+    #[error(
+        "a server cannot be a member of both groups {one} and {other}: they have the same address, or the same GroupID \
+         and port. Let the operator create one of them again, with another address and without --group-id"
+    )]
+    Alike {
+        /// The name of the first group.
+        one: String,
+        /// The name of the second group.
+        other: String,
+    },
     /// The network interface of the group does not exist.
     #[error(transparent)]
     Interface(#[from] GroupError),

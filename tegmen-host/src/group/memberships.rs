@@ -1,5 +1,6 @@
 //! The group memberships of a node, each with its state on disk.
 
+use super::error::MembershipError;
 use super::membership::{Membership, State};
 use tegmen::address::Address;
 use tegmen::axiom::{Opened, Proof, SealRefused, SenderId, Unverified};
@@ -16,6 +17,23 @@ use tegmen::time::Instant;
 pub(crate) struct Memberships(pub(crate) Vec<Membership>);
 
 impl Memberships {
+    /// Checks that the node can distinguish its groups.
+    ///
+    /// # Errors
+    /// [`MembershipError::Alike`] for two groups with the same address, or with the same GroupID and the same port.
+    pub(crate) fn check(memberships: &[Membership]) -> Result<(), MembershipError> {
+        let id = |membership: &Membership| (membership.group_id(), membership.address_of_group().port);
+        let mut rest = memberships.iter();
+        while let Some(one) = rest.next() {
+            let is_alike =
+                |other: &&Membership| other.address_of_group() == one.address_of_group() || id(other) == id(one);
+            if let Some(other) = rest.clone().find(is_alike) {
+                return Err(MembershipError::Alike { one: one.name().to_owned(), other: other.name().to_owned() });
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the membership in the group with this address.
     pub(crate) fn find(&self, group: &Address) -> Option<&Membership> {
         self.0.iter().find(|membership| membership.address_of_group() == group)

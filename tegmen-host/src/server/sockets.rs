@@ -2,7 +2,7 @@
 
 use super::runtime::Runtime;
 use super::{Listen, ServerConfig, StartError};
-use crate::group::Membership;
+use crate::group::{Membership, Memberships};
 use crate::udp::{BindError, Socket};
 use crate::uri::Scheme;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
@@ -183,6 +183,7 @@ fn join(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, BindEr
 /// Joins the multicast groups of [`ServerConfig::memberships`], and binds a socket for each address of
 /// [`own_addresses`].
 fn join_protected(config: &ServerConfig, listens: &[Listen]) -> Result<Vec<Socket>, StartError> {
+    Memberships::check(&config.memberships).map_err(StartError::Membership)?;
     // Messages of a controller to one member alone come before the one of the epoch, which goes to the group, so the sockets that
     // take them are read first.
     let own = own_addresses(&config.memberships, listens);

@@ -200,3 +200,31 @@ fn an_epoch_whose_numbers_were_used_does_not_begin_again() {
     }
     drop(Membership::create(&scene.0, &settings(), keys(4)).unwrap());
 }
+
+#[test]
+fn groups_that_a_server_cannot_tell_apart_are_refused() {
+    let at = |host: u8, port: u16| (Address::from(SocketAddr::from(([239, 255, 0, host], 0))).ip, port);
+    let of = |name: &str, group_id: u8, address: ([u8; 16], u16)| {
+        let scene = Scene::new(&format!("alike-{name}"));
+        let settings = MemberSettings { group: name.to_owned(), ..settings() };
+        let membership = Membership::create(&scene.0, &settings, GroupKeys { group_id, address, ..keys(2) }).unwrap();
+        (scene, membership)
+    };
+    let (lamps, doors) = (of("lamps", 1, at(1, 5685)), of("doors", 2, at(2, 5685)));
+    let (attic, cellar) = (of("attic", 1, at(3, 5686)), of("cellar", 1, at(4, 5685)));
+    let check = |groups: &[&(Scene, Membership)]| {
+        Memberships::check(&groups.iter().map(|(_, membership)| membership.clone()).collect::<Vec<_>>())
+    };
+    check(&[&lamps, &doors, &attic]).unwrap();
+    let refused = check(&[&doors, &lamps, &cellar]).unwrap_err().to_string();
+    assert!(refused.contains("both groups lamps and cellar"), "the same GroupID and port: {refused}");
+    let refused = check(&[&lamps, &of("porch", 3, at(1, 5685))]).unwrap_err();
+    assert!(matches!(refused, MembershipError::Alike { .. }), "the same address: {refused}");
+    // A server does not start.
+    let memberships = [lamps.1.clone(), cellar.1.clone()];
+    let builder = memberships
+        .into_iter()
+        .fold(crate::server::Server::builder().listen("coap://127.0.0.1:0"), |builder, one| builder.member_of(one));
+    let refused = builder.serve(crate::resources::Resources::new([])).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("lamps and cellar"), "{refused}");
+}
