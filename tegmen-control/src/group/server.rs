@@ -49,7 +49,7 @@ use tegmen_host::group::groupcomm::oscore::{OscoreFilter, OscoreJoinRequest, enc
 use tegmen_host::group::groupcomm::{
     CredsFilter, GROUPCOMM_CBOR, GROUPS, GroupcommError, JoinRequest, REQUESTER, RESPONDER,
 };
-use tegmen_host::problem;
+use tegmen_host::problem::{self, Problem};
 use tegmen_host::server::{Application, Reply, Request};
 use tegmen_host::uri::Uri;
 use tegmen_store::Store;
@@ -579,7 +579,7 @@ impl<S: Store> GroupServer<S> {
             | GroupError::Name(_)
             | GroupError::AddressTaken { .. }
             | GroupError::OtherFamily { .. } => Reply::new(Code::FORBIDDEN),
-            _ => Reply::new(Code::SERVICE_UNAVAILABLE).max_age(RETRY_AFTER).because(error.to_string()),
+            _ => unavailable().max_age(RETRY_AFTER).because(error.to_string()),
         }
     }
 }
@@ -601,6 +601,18 @@ fn joined(code: Code, (group, leaf): (&str, u32), keys: &[u8]) -> Reply {
 /// Makes a response with the reason of a refusal (RFC 9594, section 9).
 fn explained(code: Code, error: GroupcommError) -> Reply {
     Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into()).payload(error.encode())
+}
+
+/// Makes the response of a controller that cannot use its store or its private key. RFC 9594 has no error for this
+/// case, so the problem details have only a text. The cause is for the operator alone.
+fn unavailable() -> Reply {
+    let problem = Problem::new(
+        "The controller cannot do this now",
+        "Send the request again after the time in Max-Age. The log of the controller has the cause.",
+    );
+    Reply::new(Code::SERVICE_UNAVAILABLE)
+        .uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into())
+        .payload(problem.to_cbor())
 }
 
 impl<S: Store> Application for GroupServer<S> {

@@ -1,7 +1,7 @@
 //! Tests of the interface of RFC 9594 over real sockets: joins with rights from the policy and from a token, renewals
 //! of keys, departures and refusals.
 
-use super::world::{Scene, config, software_key};
+use super::world::{Counting, Scene, config, software_key};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::axiom::{Kept, KeyPath, Member, Opened, Rekeyed};
@@ -23,6 +23,7 @@ use tegmen_control::state::{Bounds, Credential, NewDevice, State};
 use tegmen_host::client::{ClientConfig, Response, Session};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GroupKeys, GroupcommError, JoinRequest};
+use tegmen_host::problem::{self, Problem};
 use tegmen_host::server::{self, Server, ServerBuilder};
 use tegmen_host::uri::Scheme;
 use tegmen_store::Database;
@@ -50,7 +51,8 @@ pub(crate) const SHARED_KEY: [u8; 16] = [7; 16];
 pub(crate) struct World {
     pub(crate) server: Server,
     service: Arc<Service<Database>>,
-    pub(crate) controller: Arc<Controller<Database>>,
+    pub(crate) controller: Arc<Controller<Counting>>,
+    pub(crate) store: Counting,
     signer: Arc<SoftwareKey>,
     pub(crate) sent: Arc<Mutex<Vec<Outgoing>>>,
     log: Arc<Mutex<Vec<String>>>,
@@ -96,7 +98,8 @@ impl World {
         let scene = Scene::new(name);
         let (database, signer) = (scene.database(), software_key());
         let service = service(&scene, database.clone(), &signer).await;
-        let controller = Arc::new(Controller::new(database, Some(Arc::clone(&signer) as _)).unwrap());
+        let store = Counting::new(database, None);
+        let controller = Arc::new(Controller::new(store.clone(), Some(Arc::clone(&signer) as _)).unwrap());
         controller.create("lamps", config, &[]).await.unwrap();
         let (sent, log) = (Arc::<Mutex<Vec<Outgoing>>>::default(), Arc::<Mutex<Vec<String>>>::default());
         let events = {
@@ -128,7 +131,7 @@ impl World {
             true => serve(builder.key_store(tokens)),
             false => serve(builder.key_store(SharedKeys(Arc::clone(&service)))),
         };
-        Self { server, service, controller, signer, sent, log, failures, tickets, scene }
+        Self { server, service, controller, store, signer, sent, log, failures, tickets, scene }
     }
 
     async fn connect(&self, config: ClientConfig) -> Session {
@@ -310,6 +313,30 @@ async fn refusals_have_the_codes_of_rfc_9594() {
     let failures = world.failures.lock().unwrap().clone();
     assert!(matches!(failures.as_slice(), [one] if one.contains("the group is full")), "{failures:?}");
     assert_eq!(switch.put("/ace-group/lamps/nodes/2", b"").await.unwrap().code, Code::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn a_controller_without_its_store_answers_with_a_problem() {
+    let world = World::new("no-store", config(), false).await;
+    let (hall, oven) = (world.device("hall").await, world.device("oven").await);
+    world.store.database.abandon();
+    let refused = post(&hall, "/ace-group/lamps", &join(2, false)).await;
+    assert_eq!(
+        (refused.code, refused.content_format()),
+        (Code::SERVICE_UNAVAILABLE, Some(problem::CONTENT_FORMAT.into()))
+    );
+    assert_eq!(refused.uint(OptionNumber::MAX_AGE), Some(60));
+    let explained = Problem::from_cbor(&refused.payload).unwrap();
+    assert_eq!(explained.title.as_deref(), Some("The controller cannot do this now"));
+    assert!(explained.detail.unwrap().contains("log of the controller"));
+    assert_eq!(GroupcommError::parse(&refused.payload), None, "no error of RFC 9594 is for this");
+    let cause = "the store is not available";
+    assert!(!String::from_utf8_lossy(&refused.payload).contains(cause), "the cause is for the operator alone");
+    assert!(world.logged(cause));
+    let failures = world.failures.lock().unwrap().clone();
+    assert!(matches!(failures.as_slice(), [one] if one.contains(cause)), "{failures:?}");
+    let refused = post(&oven, "/ace-group/lamps", &join(3, false)).await;
+    assert_eq!((refused.code, refused.payload.as_slice()), (Code::FORBIDDEN, [].as_slice()), "a device without rights");
 }
 
 #[tokio::test]
