@@ -165,7 +165,7 @@ impl Script<'_> {
         let address =
             (options & 4 == 0).then(|| IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, u16::from(options >> 5))));
         let (sends, checks_signatures) = (options & 1 == 0 || address.is_none(), options & 2 == 0 && self.signs);
-        let new = NewMember { name: name(which), address, sends, checks_signatures, public_key: None, roles: None };
+        let new = NewMember { name: name(which), address, sends, checks_signatures, public_key: None, oscore: None };
         let outcome = self.controllers[at].admit(&self.group, &new).await;
         if let Err(GroupError::AddressTaken { member, .. }) = &outcome {
             assert_ne!(*member, new.name, "its own address");

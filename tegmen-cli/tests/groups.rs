@@ -126,7 +126,7 @@ fn the_eviction_of_a_disabled_device_is_sent_and_counted() {
         sends: false,
         checks_signatures: true,
         public_key: None,
-        roles: None,
+        oscore: None,
     };
     let mut lamp = None;
     with_controller(&scene.0, async |controller| {

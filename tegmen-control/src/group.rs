@@ -27,7 +27,7 @@ pub use controller::{Controller, Epochs, Report};
 pub use departures::evict_departed;
 pub use happened::GroupHappened;
 pub use members::{Member, NewMember};
-pub use oscore::OscoreMember;
+pub use oscore::{NewOscoreMember, OscoreMember};
 pub use outbox::{GroupCounts, Outbox, Pace};
 pub use periodic::rekey_periodically;
 pub use rekeying::{Outgoing, Rekeying};

@@ -168,7 +168,7 @@ fn yes() -> bool {
 impl From<WantedMember> for NewMember {
     fn from(wanted: WantedMember) -> Self {
         let WantedMember { name, address, sends, checks_signatures } = wanted;
-        Self { name, address, sends, checks_signatures, public_key: None, roles: None }
+        Self { name, address, sends, checks_signatures, public_key: None, oscore: None }
     }
 }
 

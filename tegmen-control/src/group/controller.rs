@@ -1013,7 +1013,7 @@ fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String,
     let mut members = Members::default();
     for (leaf, new) in (first..).zip(new) {
         check_member_name(&new.name)?;
-        if config.protocol == Protocol::Oscore || new.roles.is_some() {
+        if config.protocol == Protocol::Oscore || new.oscore.is_some() {
             return Err(GroupError::NoPublicKey(new.name.clone()));
         }
         config.check_address(&new.name, new.address)?;

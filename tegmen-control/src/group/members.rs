@@ -1,13 +1,12 @@
 //! The members of a group, their SenderIDs and their addresses.
 
 use super::config::{GroupConfig, GroupError, Protocol};
-use super::oscore::OscoreMember;
+use super::oscore::{NewOscoreMember, OscoreMember};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::ops::Bound;
 use tegmen_base::hex::to_hex;
-use tegmen_host::group::groupcomm::oscore::Roles;
 
 /// A member of a group.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -51,15 +50,15 @@ pub struct NewMember {
     /// The SubjectPublicKeyInfo of the member in DER. The member has proved that it has the private key. A group with
     /// signatures admits only members with a public key. In a Group OSCORE group this is the credential of the member.
     pub public_key: Option<Vec<u8>>,
-    /// The roles of the member in a Group OSCORE group; `None` for a member of an Axiom group.
-    pub roles: Option<Roles>,
+    /// The additional data of a member of a Group OSCORE group; `None` for a member of an Axiom group.
+    pub oscore: Option<NewOscoreMember>,
 }
 
 impl NewMember {
     /// Checks that a member of a group with signatures has a public key. Returns the key as text for its row, or `None`
     /// for a group without signatures.
     pub(super) fn check_key(&self, config: &GroupConfig) -> Result<Option<String>, GroupError> {
-        let is_monitor = self.roles.is_some_and(|roles| roles.monitor);
+        let is_monitor = self.oscore.as_ref().is_some_and(|oscore| oscore.roles.monitor);
         match (&self.public_key, config.signature) {
             _ if config.protocol == Protocol::Oscore => match self.public_key.is_some() || is_monitor {
                 true => Ok(None),

@@ -31,6 +31,16 @@ const LONGEST_CREDENTIAL: usize = 400;
 /// Maximum number of versions of the keying material whose stale Sender IDs are stored.
 pub(super) const STALE_SETS: usize = 8;
 
+/// The additional data of a member that will be admitted to a Group OSCORE group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewOscoreMember {
+    /// The roles of the member.
+    pub roles: Roles,
+    /// The nonce of the member (`cnonce` of its request to join). The controller signs this nonce when it proves that
+    /// it has its private key. Empty if the request has no nonce.
+    pub cnonce: Vec<u8>,
+}
+
 /// The additional data of a member of a Group OSCORE group.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,6 +53,10 @@ pub struct OscoreMember {
     /// The credential in hexadecimal digits, a CWT Claims Set; `None` for a monitor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
+    /// The nonce of the member's last request to join, in hexadecimal digits. Empty if that request had no nonce, or if
+    /// an earlier version of this program, which did not store the nonce, admitted the member.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cnonce: String,
 }
 
 impl OscoreMember {
@@ -59,9 +73,10 @@ impl OscoreMember {
     }
 
     /// Makes the record of a new member of a Group OSCORE group. `id` is its Sender ID as an integer.
-    pub(super) fn of(credential: Option<&[u8]>, roles: Roles, id: u32) -> Self {
+    pub(super) fn of(credential: Option<&[u8]>, NewOscoreMember { roles, cnonce }: &NewOscoreMember, id: u32) -> Self {
         let credential = credential.filter(|_| !roles.monitor).map(to_hex);
-        Self { id: (!roles.monitor).then_some(id), roles: roles.number() as u8, credential }
+        let id = (!roles.monitor).then_some(id);
+        Self { id, roles: roles.number() as u8, credential, cnonce: to_hex(cnonce) }
     }
 
     /// Returns the Sender ID, the roles and the credential of the member, for a response of the Group Manager. Returns

@@ -78,11 +78,12 @@ impl Challenges {
         &self,
         (who, group): (&str, &str),
         scheme: SignatureScheme,
-        possession: &OscorePossession,
+        (possession, cnonce): (&OscorePossession, &[u8]),
         now: Instant,
     ) -> Result<(), GroupcommError> {
         let mut crypto = HostCrypto::from_os().map_err(|_| GroupcommError::NoPossession)?;
-        let mut proves = |window| possession.proves(&mut crypto, curve_of(scheme), &self.nonce(who, group, window));
+        let mut proves =
+            |window| possession.proves(&mut crypto, curve_of(scheme), (&self.nonce(who, group, window), cnonce));
         let window = self.window(now);
         match proves(window) || window.checked_sub(1).is_some_and(proves) {
             true => Ok(()),

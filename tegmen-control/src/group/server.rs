@@ -30,7 +30,7 @@ use super::config::{GroupConfig, GroupError, Protocol};
 use super::controller::Controller;
 use super::joins::Joins;
 use super::members::NewMember;
-use super::oscore;
+use super::oscore::{self, NewOscoreMember};
 use super::possession::{Challenges, NotProved};
 use super::rekeying::Rekeying;
 use super::tree::Refused;
@@ -352,7 +352,7 @@ impl<S: Store> GroupServer<S> {
             }
         }
         let JoinRequest { sends, checks_signatures, creds, .. } = join;
-        let new = NewMember { name: who.to_owned(), address, sends, checks_signatures, public_key, roles: None };
+        let new = NewMember { name: who.to_owned(), address, sends, checks_signatures, public_key, oscore: None };
         let (code, epoch) = match self.join((who, identity), group, &new).await? {
             Ok(joined) => joined,
             Err(refusal) => return Ok(refusal),
@@ -376,7 +376,7 @@ impl<S: Store> GroupServer<S> {
     ) -> Result<Reply, GroupError> {
         let config = self.oscore_config(group).await?;
         let scheme = config.signature.ok_or_else(|| GroupError::OtherProtocol(group.to_owned()))?;
-        let OscoreJoinRequest { roles, creds, possession, .. } = join;
+        let OscoreJoinRequest { roles, creds, cnonce, possession, .. } = join;
         let mut credential = None;
         match possession {
             // A monitor sends nothing, so nobody verifies its signatures.
@@ -389,7 +389,8 @@ impl<S: Store> GroupServer<S> {
             }
             Some(possession) => {
                 oscore::check_credential(&config, who, &possession.credential)?;
-                let checked = self.challenges.check_oscore((who, group), scheme, &possession, Instant::now());
+                let proof = (&possession, cnonce.as_slice());
+                let checked = self.challenges.check_oscore((who, group), scheme, proof, Instant::now());
                 if let Err(error) = checked {
                     let why = "it does not prove that it has the private key of its credential, or did not in time";
                     let message = format!("{who} asks for the group {group}: {why}");
@@ -399,9 +400,14 @@ impl<S: Store> GroupServer<S> {
                 credential = Some(possession.credential);
             }
         }
-        let (name, roles) = (who.to_owned(), Some(roles));
-        let new =
-            NewMember { name, address: None, sends: false, checks_signatures: true, public_key: credential, roles };
+        let new = NewMember {
+            name: who.to_owned(),
+            address: None,
+            sends: false,
+            checks_signatures: true,
+            public_key: credential,
+            oscore: Some(NewOscoreMember { roles, cnonce }),
+        };
         let (code, epoch) = match self.join((who, identity), group, &new).await? {
             Ok(joined) => joined,
             Err(refusal) => return Ok(refusal),

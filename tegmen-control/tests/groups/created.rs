@@ -16,7 +16,7 @@ fn many() -> (GroupConfig, Vec<NewMember>) {
         sends: false,
         checks_signatures: true,
         public_key: None,
-        roles: None,
+        oscore: None,
     };
     (GroupConfig { levels: 8, ..config() }, (0..MEMBERS).map(lamp).collect())
 }

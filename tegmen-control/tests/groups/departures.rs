@@ -21,7 +21,7 @@ fn members(names: &[&str]) -> Vec<NewMember> {
         sends: false,
         checks_signatures: true,
         public_key: None,
-        roles: None,
+        oscore: None,
     };
     names.iter().map(member).collect()
 }

@@ -10,12 +10,12 @@ use tegmen::coap::{Builder, Code, MessageType};
 use tegmen::crypto::{Crypto as _, Curve, SignatureScheme};
 use tegmen::oscore::group::{Mode, Replies};
 use tegmen::oscore::{UnprotectError, Unprotected};
-use tegmen_control::group::{Controller, GroupConfig, GroupError, NewMember, Protocol};
+use tegmen_control::group::{Controller, GroupConfig, GroupError, NewMember, NewOscoreMember, Protocol};
 use tegmen_host::client::{ClientConfig, Response, Session};
 use tegmen_host::contexts::{StoredMember, member_keys};
 use tegmen_host::controller::{self, ControllerError, OscoreJoining};
 use tegmen_host::group::groupcomm::oscore::{
-    OscoreChallenge, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession, Roles,
+    KdcCred, OscoreChallenge, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession, Roles,
 };
 use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GroupcommError};
 use tegmen_host::problem;
@@ -39,7 +39,8 @@ fn roles(number: u64) -> Roles {
 fn new(name: &str, number: u64) -> NewMember {
     let private = member_keys::draw(&mut HostCrypto::from_os().unwrap(), Curve::Ed25519).unwrap();
     let credential = member_keys::credential(name, &member_keys::public_of(Curve::Ed25519, &private).unwrap());
-    NewMember { address: None, public_key: Some(credential), roles: Some(roles(number)), ..member(name, 1, false) }
+    let oscore = Some(NewOscoreMember { roles: roles(number), cnonce: vec![1; 8] });
+    NewMember { address: None, public_key: Some(credential), oscore, ..member(name, 1, false) }
 }
 
 /// The Group Identifiers that a group had, and the Sender IDs that it gave, each once.
@@ -255,7 +256,8 @@ async fn post(session: &Session, request: &OscoreJoinRequest) -> Response {
 }
 
 fn request(number: u64) -> OscoreJoinRequest {
-    OscoreJoinRequest { group: "lamps".to_owned(), roles: roles(number), creds: None, possession: None }
+    let (group, roles) = ("lamps".to_owned(), roles(number));
+    OscoreJoinRequest { group, roles, creds: None, cnonce: vec![6; 8], possession: None }
 }
 
 #[tokio::test]
@@ -274,9 +276,7 @@ async fn a_join_with_the_credential_of_another_member_is_refused() {
     };
     let proved = |crypto: &mut HostCrypto, nonce: &[u8], credential: &[u8], private| {
         let ours = (credential.to_vec(), Curve::Ed25519, private);
-        let mut own = [0; 8];
-        crypto.random(&mut own);
-        let proof = OscorePossession::prove(crypto, &request(LAMP), nonce, own, ours).unwrap();
+        let proof = OscorePossession::prove(crypto, &request(LAMP), nonce, ours).unwrap();
         OscoreJoinRequest { possession: Some(proof), ..request(LAMP) }
     };
     let (of_hall, hall_key) = pair(crypto, "hall");
@@ -408,6 +408,48 @@ async fn responses_of_a_group_manager_have_the_parameters_of_rfc_9594() {
     while world.controller.rekey("lamps").await.is_ok() {}
     let refused = hall.post(&own, b"").await.unwrap();
     assert_eq!(explained(refused), because(Code::SERVICE_UNAVAILABLE, GroupcommError::NoNodeIdentifier));
+}
+
+/// Returns the credential of the Group Manager in the payload of a response, and its proof.
+fn kdc_cred(payload: &[u8]) -> KdcCred {
+    let mut decoder = minicbor::Decoder::new(payload);
+    let mut kdc = KdcCred { credential: Vec::new(), nonce: Vec::new(), signature: Vec::new() };
+    for _ in 0..decoder.map().unwrap().unwrap() {
+        match decoder.i64().unwrap() {
+            17 => kdc.credential = decoder.bytes().unwrap().to_vec(),
+            18 => kdc.nonce = decoder.bytes().unwrap().to_vec(),
+            19 => kdc.signature = decoder.bytes().unwrap().to_vec(),
+            _ => decoder.skip().unwrap(),
+        }
+    }
+    kdc
+}
+
+#[tokio::test]
+async fn the_group_manager_signs_the_nonce_of_each_member() {
+    let world = World::new("oscore-kdc", oscore(SignatureScheme::ED25519), false).await;
+    let (crypto, curve) = (&mut HostCrypto::from_os().unwrap(), Curve::Ed25519);
+    let (switch, hall) = (world.device("switch").await, world.device("hall").await);
+    let monitors = |cnonce: [u8; 8]| OscoreJoinRequest { cnonce: cnonce.to_vec(), ..request(MONITOR) };
+    // The switch joins again with another nonce.
+    for (device, cnonce) in [(&switch, [1; 8]), (&hall, [2; 8]), (&switch, [3; 8])] {
+        let joined = post(device, &monitors(cnonce)).await;
+        let kdc = kdc_cred(&joined.payload);
+        assert!(kdc.proves(crypto, curve, &cnonce), "{:?}", joined.code);
+        assert!(!kdc.proves(crypto, curve, &[4; 8]));
+        let asked = kdc_cred(&device.get("/ace-group/lamps/kdc-cred").await.unwrap().payload);
+        assert!(asked.credential == kdc.credential && asked.nonce != kdc.nonce);
+        assert!(asked.proves(crypto, curve, &cnonce));
+    }
+    // A controller that starts again knows the nonce of each member, also after another change of the group.
+    world.controller.rekey("lamps").await.unwrap();
+    let controller = Controller::new(world.store.clone(), None).unwrap();
+    for (device, cnonce) in [("hall", [2; 8]), ("switch", [3; 8])] {
+        assert!(controller.manager_cred("lamps", device).await.unwrap().proves(crypto, curve, &cnonce), "{device}");
+    }
+    // Without a nonce, the Group Manager signs an empty one.
+    let joined = post(&hall, &OscoreJoinRequest { cnonce: Vec::new(), ..request(MONITOR) }).await;
+    assert!(kdc_cred(&joined.payload).proves(crypto, curve, &[]));
 }
 
 #[tokio::test]

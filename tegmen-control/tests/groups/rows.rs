@@ -21,7 +21,7 @@ fn an_eviction_from_a_large_group_writes_three_rows() {
         sends: false,
         checks_signatures: true,
         public_key: None,
-        roles: None,
+        oscore: None,
     };
     let members: Vec<NewMember> = (0..MEMBERS).map(lamp).collect();
     let config = GroupConfig { levels: LEVELS, ..config() };

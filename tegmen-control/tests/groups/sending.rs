@@ -119,7 +119,7 @@ fn member(name: &str, address: &str, checks_signatures: bool) -> NewMember {
         sends: false,
         checks_signatures,
         public_key: None,
-        roles: None,
+        oscore: None,
     }
 }
 

@@ -35,7 +35,14 @@ pub(crate) fn config() -> GroupConfig {
 /// Returns a new member with the address fd00::`host`. It checks signatures if `host` is odd.
 pub(crate) fn member(name: &str, host: u8, sends: bool) -> NewMember {
     let address = Some(IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host.into())));
-    NewMember { name: name.to_owned(), address, sends, checks_signatures: host % 2 == 1, public_key: None, roles: None }
+    NewMember {
+        name: name.to_owned(),
+        address,
+        sends,
+        checks_signatures: host % 2 == 1,
+        public_key: None,
+        oscore: None,
+    }
 }
 
 /// The devices of a group: members that receive all messages, and evicted members.

@@ -7,7 +7,7 @@ use crate::contexts::{ContextError, FollowedMember, ManagedKeys, Manager, Member
 use crate::credentials::Credentials;
 use crate::group::groupcomm::GROUPCOMM_CBOR;
 use crate::group::groupcomm::oscore::{
-    OscoreChallenge, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession, Roles,
+    KdcCred, OscoreChallenge, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession, Roles,
 };
 use crate::provider::HostCrypto;
 use crate::x509::signer::SignError;
@@ -99,31 +99,32 @@ impl Controller {
             asked.map_err(|source| self.unreachable(source))
         };
         let OscoreJoining { name, roles, allow } = joining;
-        let creds = Some(OscoreFilter::default());
-        let mut request = OscoreJoinRequest { group: self.group.clone(), roles: *roles, creds, possession: None };
+        let no_key =
+            |why: &str| ControllerError::NoKey { group: self.group.clone(), source: SignError(why.to_owned()) };
+        let mut crypto = HostCrypto::from_os().map_err(|error| no_key(&error.to_string()))?;
+        let (mut cnonce, creds) = (vec![0; 8], Some(OscoreFilter::default()));
+        crypto.random(&mut cnonce);
+        let group = self.group.clone();
+        let mut request = OscoreJoinRequest { group, roles: *roles, creds, cnonce, possession: None };
         let reply = ask(&request).await?;
         if reply.code != Code::BAD_REQUEST || reply.content_format() != Some(GROUPCOMM_CBOR.into()) {
             return Err(self.refusal(&reply));
         }
         let OscoreChallenge { curve, nonce } =
             OscoreChallenge::parse(&reply.payload).map_err(ControllerError::Response)?;
-        let no_key =
-            |why: &str| ControllerError::NoKey { group: self.group.clone(), source: SignError(why.to_owned()) };
-        let mut crypto = HostCrypto::from_os().map_err(|error| no_key(&error.to_string()))?;
         let private_key = member_keys::draw(&mut crypto, curve).map_err(|_| no_key("the curve is not known"))?;
         let public = member_keys::public_of(curve, &private_key).ok_or_else(|| no_key("the key is not valid"))?;
         let credential = member_keys::credential(name, &public);
-        let mut own_nonce = [0; 8];
-        crypto.random(&mut own_nonce);
         let ours = (credential.clone(), curve, &private_key);
-        let proof = OscorePossession::prove(&mut crypto, &request, &nonce, own_nonce, ours);
+        let proof = OscorePossession::prove(&mut crypto, &request, &nonce, ours);
         request.possession = Some(proof.map_err(|_| no_key("the key does not sign"))?);
         let joined = now();
         let reply = ask(&request).await?;
         let node = reply.options().filter(|(number, _)| *number == OptionNumber::LOCATION_PATH).last();
         let node = node.and_then(|(_, value)| std::str::from_utf8(value).ok()).unwrap_or_default().to_owned();
         let keys = self.oscore_keys_in(reply)?;
-        let kdc = keys.kdc.as_ref().filter(|kdc| keys.curve == curve && kdc.proves(&mut crypto, curve));
+        let is_proved = |kdc: &&KdcCred| keys.curve == curve && kdc.proves(&mut crypto, curve, &request.cnonce);
+        let kdc = keys.kdc.as_ref().filter(is_proved);
         let kdc = kdc.ok_or_else(|| ControllerError::ManagerNotProved(self.group.clone()))?;
         if keys.sender_id.is_none() {
             return Err(ControllerError::Response(Malformed::Missing(NUM)));

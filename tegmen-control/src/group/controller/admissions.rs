@@ -133,12 +133,9 @@ impl Group {
         for (at, Joining { new, again, .. }) in waiting.iter().enumerate() {
             match self.plan_admission(new, *again, &members, &mut leaves) {
                 Ok(mut member) => {
-                    if let Some(roles) = new.roles {
-                        member.oscore = Some(OscoreMember::of(
-                            new.public_key.as_deref(),
-                            roles,
-                            self.ids.given.saturating_add(given),
-                        ));
+                    if let Some(oscore) = &new.oscore {
+                        let id = self.ids.given.saturating_add(given);
+                        member.oscore = Some(OscoreMember::of(new.public_key.as_deref(), oscore, id));
                         given = given.saturating_add(1);
                     }
                     members.push((new.name.clone(), member));
@@ -175,7 +172,7 @@ impl Group {
         if known.is_some() && !again {
             return Err(GroupError::MemberTaken { group: self.name.clone(), member: new.name.clone() });
         }
-        self.require(if new.roles.is_some() { Protocol::Oscore } else { Protocol::Axiom })?;
+        self.require(if new.oscore.is_some() { Protocol::Oscore } else { Protocol::Axiom })?;
         let public_key = new.check_key(&self.config)?;
         self.check_credential(new, others)?;
         self.config.check_address(&new.name, new.address)?;
@@ -201,7 +198,7 @@ impl Group {
 
     /// Checks the credential of a member of a Group OSCORE group. No two members have the same credential.
     fn check_credential(&self, new: &NewMember, others: &[(String, Member)]) -> Result<(), GroupError> {
-        let Some(credential) = new.public_key.as_deref().filter(|_| new.roles.is_some()) else { return Ok(()) };
+        let Some(credential) = new.public_key.as_deref().filter(|_| new.oscore.is_some()) else { return Ok(()) };
         oscore::check_credential(&self.config, &new.name, credential)?;
         let digits = to_hex(credential);
         let has_it = |member: &Member| member.oscore.as_ref().is_some_and(|it| it.credential.as_ref() == Some(&digits));

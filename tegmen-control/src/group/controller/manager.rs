@@ -6,6 +6,7 @@ use crate::group::members::Member;
 use crate::group::oscore::{self, OscoreMember};
 use crate::group::rekeying::Rekeying;
 use tegmen_base::crypto::Crypto;
+use tegmen_base::hex::from_hex;
 use tegmen_host::group::groupcomm::oscore::{KdcCred, OscoreCreds, OscoreFilter, OscoreKeys, sender_id_of};
 use tegmen_host::provider::HostCrypto;
 use tegmen_store::Store;
@@ -84,20 +85,22 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         .await
     }
 
-    /// Returns the credential of the Group Manager in a group, with a proof that it has the private key.
+    /// Returns the credential of the Group Manager in a group, with a proof that it has the private key. The proof
+    /// covers the nonce with which the member joined.
     ///
     /// # Errors
     /// The errors of [`Self::oscore_keys`].
     pub async fn manager_cred(&self, group: &str, member: &str) -> Result<KdcCred, GroupError> {
         let mut nonce = [0; 8];
         self.crypto().random(&mut nonce);
-        self.with_member(group, member, |group, _| {
+        self.with_member(group, member, |group, member| {
+            let cnonce = member.oscore.as_ref().and_then(|record| from_hex(&record.cnonce)).unwrap_or_default();
             let tree = &group.tree;
             let of = oscore::manager::<C>(&group.config, tree.group(), tree.seed());
             let unusable = || GroupError::Config("the keys of the Group Manager cannot be made");
             let (credential, curve, private) = of.ok_or_else(unusable)?;
             let mut crypto = HostCrypto::from_os().map_err(|_| GroupError::Config("the system has no randomness"))?;
-            KdcCred::prove(&mut crypto, nonce, (credential, curve, &private)).map_err(|_| unusable())
+            KdcCred::prove(&mut crypto, (&cnonce, nonce), (credential, curve, &private)).map_err(|_| unusable())
         })
         .await
     }

@@ -32,6 +32,8 @@ const GROUP_OSCORE: i64 = 1;
 const CCS: i64 = 14;
 /// The length of a signature in bytes.
 const SIGNATURE: usize = 64;
+/// Maximum number of bytes of a nonce of a device.
+const LONGEST_NONCE: usize = 64;
 /// The label of the Sender ID in a response to a request for a new Sender ID.
 const GROUP_SENDER_ID: i64 = 21;
 
@@ -79,6 +81,9 @@ pub struct OscoreJoinRequest {
     pub roles: Roles,
     /// The filter for the credentials in the response; `None` for no credentials.
     pub creds: Option<OscoreFilter>,
+    /// The nonce of the device (`cnonce`), at most 64 bytes. The proof of the Group Manager covers it: see [`KdcCred`].
+    /// It is empty if the request has no `cnonce`.
+    pub cnonce: Vec<u8>,
     /// The credential of the member, and the proof that the member has its private key.
     pub possession: Option<OscorePossession>,
 }
@@ -104,15 +109,16 @@ impl OscoreJoinRequest {
         })?;
         let scope = scope.ok_or(Malformed::Missing(SCOPE))?;
         let (group, roles) = read_scope(&scope)?.ok_or(Malformed::Value(SCOPE))?;
-        let possession = match (credential, nonce, signature) {
-            (Some(credential), Some(nonce), Some(signature)) => {
-                Some(OscorePossession { scope, credential, nonce, signature })
-            }
+        if nonce.as_ref().is_some_and(|nonce: &Vec<u8>| nonce.len() > LONGEST_NONCE) {
+            return Err(Malformed::Value(CNONCE));
+        }
+        let possession = match (credential, &nonce, signature) {
+            (Some(credential), Some(_), Some(signature)) => Some(OscorePossession { scope, credential, signature }),
             (None, ..) => None,
             (Some(_), None, _) => return Err(Malformed::Missing(CNONCE)),
             (Some(_), _, None) => return Err(Malformed::Missing(CLIENT_CRED_VERIFY)),
         };
-        Ok(Self { group, roles, creds, possession })
+        Ok(Self { group, roles, creds, cnonce: nonce.unwrap_or_default(), possession })
     }
 
     /// True if the scope of a join request has the form of Group OSCORE: its roles are a number.
@@ -134,11 +140,10 @@ impl OscoreJoinRequest {
         let scope = self.possession.as_ref().map_or_else(|| self.scope(), |proof| proof.scope.clone());
         map.entry(SCOPE, |encoder| bytes(encoder, &scope));
         map.optional(GET_CREDS, self.creds.as_ref(), |encoder, filter| filter.write(encoder));
-        if let Some(OscorePossession { credential, nonce, signature, .. }) = &self.possession {
-            map.entry(CLIENT_CRED, |encoder| bytes(encoder, credential));
-            map.entry(CNONCE, |encoder| bytes(encoder, nonce));
-            map.entry(CLIENT_CRED_VERIFY, |encoder| bytes(encoder, signature));
-        }
+        let possession = self.possession.as_ref();
+        map.optional(CLIENT_CRED, possession.map(|proof| proof.credential.as_slice()), bytes);
+        map.optional(CNONCE, Some(self.cnonce.as_slice()).filter(|nonce| !nonce.is_empty()), bytes);
+        map.optional(CLIENT_CRED_VERIFY, possession.map(|proof| proof.signature.as_slice()), bytes);
         map.finish()
     }
 
@@ -177,15 +182,13 @@ pub struct OscorePossession {
     pub scope: Vec<u8>,
     /// The credential: a CWT Claims Set (`client_cred`).
     pub credential: Vec<u8>,
-    /// The nonce of the device (`cnonce`).
-    pub nonce: Vec<u8>,
     /// The signature (`client_cred_verify`) over the scope, the nonce of the Group Manager and the nonce of the device,
     /// each as a CBOR byte string. It has the form of RFC 9053.
     pub signature: Vec<u8>,
 }
 
 impl OscorePossession {
-    /// Signs a request to prove the possession of a private key.
+    /// Signs a request, which has a `cnonce`, to prove the possession of a private key.
     ///
     /// # Errors
     /// [`Unsupported`] if the private key is not valid on the curve.
@@ -193,19 +196,18 @@ impl OscorePossession {
         crypto: &mut HostCrypto,
         request: &OscoreJoinRequest,
         challenge: &[u8],
-        nonce: [u8; 8],
         (credential, curve, private): (Vec<u8>, Curve, &Secret<32>),
     ) -> Result<Self, Unsupported> {
         let scope = request.scope();
-        let signed = signed(&[&scope, challenge, &nonce]);
+        let signed = signed(&[&scope, challenge, &request.cnonce]);
         let signature = crypto.sign_message(curve, private.expose(), &[&signed])?.to_vec();
-        Ok(Self { scope, credential, nonce: nonce.to_vec(), signature })
+        Ok(Self { scope, credential, signature })
     }
 
     /// True if the signature proves that the device has the private key of its credential. `challenge` is the nonce of
-    /// the Group Manager. The public key must be of the curve, and valid.
-    pub fn proves(&self, crypto: &mut HostCrypto, curve: Curve, challenge: &[u8]) -> bool {
-        let signed = signed(&[&self.scope, challenge, &self.nonce]);
+    /// the Group Manager, and `cnonce` the nonce of the device. The public key must be of the curve, and valid.
+    pub fn proves(&self, crypto: &mut HostCrypto, curve: Curve, (challenge, cnonce): (&[u8], &[u8])) -> bool {
+        let signed = signed(&[&self.scope, challenge, cnonce]);
         verifies(crypto, (curve, &self.credential), &signed, &self.signature)
     }
 }

@@ -81,27 +81,29 @@ pub struct KdcCred {
     pub credential: Vec<u8>,
     /// A nonce of the Group Manager.
     pub nonce: Vec<u8>,
-    /// The signature over the nonce as a CBOR byte string.
+    /// The signature over the nonce of the member (`cnonce` of its request to join) and the nonce of the Group Manager,
+    /// each as a CBOR byte string (RFC 9594, section 4.3.1).
     pub signature: Vec<u8>,
 }
 
 impl KdcCred {
-    /// Signs a nonce to prove the possession of the private key.
+    /// Signs the nonces of a member and of the Group Manager to prove the possession of the private key.
     ///
     /// # Errors
     /// [`Unsupported`] if the private key is not valid on the curve.
     pub fn prove(
         crypto: &mut HostCrypto,
-        nonce: [u8; 8],
+        (cnonce, nonce): (&[u8], [u8; 8]),
         (credential, curve, private): (Vec<u8>, Curve, &Secret<32>),
     ) -> Result<Self, Unsupported> {
-        let signature = crypto.sign_message(curve, private.expose(), &[&signed(&[&nonce])])?;
+        let signature = crypto.sign_message(curve, private.expose(), &[&signed(&[cnonce, &nonce])])?;
         Ok(Self { credential, nonce: nonce.to_vec(), signature: signature.to_vec() })
     }
 
-    /// True if the signature proves that the Group Manager has the private key of its credential.
-    pub fn proves(&self, crypto: &mut HostCrypto, curve: Curve) -> bool {
-        verifies(crypto, (curve, &self.credential), &signed(&[&self.nonce]), &self.signature)
+    /// True if the signature proves that the Group Manager has the private key of its credential. `cnonce` is the nonce
+    /// in the request with which the member joined.
+    pub fn proves(&self, crypto: &mut HostCrypto, curve: Curve, cnonce: &[u8]) -> bool {
+        verifies(crypto, (curve, &self.credential), &signed(&[cnonce, &self.nonce]), &self.signature)
     }
 
     fn write(&self, map: &mut MapWriter) {

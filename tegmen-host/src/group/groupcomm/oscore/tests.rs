@@ -5,7 +5,8 @@ const GROUP: &str = "lights";
 
 fn request(roles: u64, possession: Option<OscorePossession>) -> OscoreJoinRequest {
     let roles = Roles::of_number(roles).unwrap();
-    OscoreJoinRequest { group: GROUP.to_owned(), roles, creds: Some(OscoreFilter::default()), possession }
+    let creds = Some(OscoreFilter::default());
+    OscoreJoinRequest { group: GROUP.to_owned(), roles, creds, cnonce: vec![2; 8], possession }
 }
 
 fn pair(crypto: &mut HostCrypto, curve: Curve) -> (Vec<u8>, Secret<32>) {
@@ -19,21 +20,49 @@ fn a_proof_of_possession_is_valid_for_its_key_its_scope_and_its_nonces_alone() {
     for curve in [Curve::Ed25519, Curve::P256] {
         let (credential, private) = pair(&mut crypto, curve);
         let ours = (credential.clone(), curve, &private);
-        let proof = OscorePossession::prove(&mut crypto, &request(6, None), &[1; 32], [2; 8], ours).unwrap();
-        assert!(proof.proves(&mut crypto, curve, &[1; 32]));
+        let proof = OscorePossession::prove(&mut crypto, &request(6, None), &[1; 32], ours).unwrap();
+        let nonces: (&[u8], &[u8]) = (&[1; 32], &[2; 8]);
+        assert!(proof.proves(&mut crypto, curve, nonces));
         let mut refused =
-            |wrong: &OscorePossession, nonce: [u8; 32]| assert!(!wrong.proves(&mut crypto, curve, &nonce));
-        refused(&proof, [3; 32]);
-        refused(&OscorePossession { nonce: vec![3; 8], ..proof.clone() }, [1; 32]);
-        refused(&OscorePossession { scope: request(2, None).scope(), ..proof.clone() }, [1; 32]);
-        refused(&OscorePossession { signature: vec![0; 63], ..proof.clone() }, [1; 32]);
+            |wrong: &OscorePossession, nonces: (&[u8], &[u8])| assert!(!wrong.proves(&mut crypto, curve, nonces));
+        refused(&proof, (&[3; 32], &[2; 8]));
+        refused(&proof, (&[1; 32], &[3; 8]));
+        refused(&OscorePossession { scope: request(2, None).scope(), ..proof.clone() }, nonces);
+        refused(&OscorePossession { signature: vec![0; 63], ..proof.clone() }, nonces);
         let (other, _) = pair(&mut HostCrypto::from_os().unwrap(), curve);
-        refused(&OscorePossession { credential: other, ..proof.clone() }, [1; 32]);
+        refused(&OscorePossession { credential: other, ..proof.clone() }, nonces);
         let other_curve = if curve == Curve::P256 { Curve::Ed25519 } else { Curve::P256 };
-        assert!(!proof.proves(&mut HostCrypto::from_os().unwrap(), other_curve, &[1; 32]));
+        assert!(!proof.proves(&mut HostCrypto::from_os().unwrap(), other_curve, nonces));
 
         let whole = request(6, Some(proof));
         assert_eq!(OscoreJoinRequest::parse(&whole.encode()), Ok(whole));
+    }
+    let first = request(6, None);
+    assert_eq!(
+        OscoreJoinRequest::parse(&first.encode()),
+        Ok(first.clone()),
+        "a request has cnonce without a credential"
+    );
+    let without = OscoreJoinRequest { cnonce: Vec::new(), ..first.clone() };
+    assert_eq!(OscoreJoinRequest::parse(&without.encode()), Ok(without));
+    let long = OscoreJoinRequest { cnonce: vec![2; LONGEST_NONCE + 1], ..first };
+    assert_eq!(OscoreJoinRequest::parse(&long.encode()), Err(Malformed::Value(CNONCE)));
+}
+
+#[test]
+fn the_proof_of_a_group_manager_covers_both_nonces() {
+    let mut crypto = HostCrypto::from_os().unwrap();
+    for curve in [Curve::Ed25519, Curve::P256] {
+        let (credential, private) = pair(&mut crypto, curve);
+        let ours = (credential.clone(), curve, &private);
+        let kdc = KdcCred::prove(&mut crypto, (&[1; 8], [5; 8]), ours).unwrap();
+        assert!(kdc.proves(&mut crypto, curve, &[1; 8]));
+        assert!(!kdc.proves(&mut crypto, curve, &[6; 8]), "the nonce of another member");
+        assert!(!kdc.proves(&mut crypto, curve, &[]));
+        assert!(!KdcCred { nonce: vec![6; 8], ..kdc.clone() }.proves(&mut crypto, curve, &[1; 8]));
+        // The signed bytes of RFC 9594, section 4.3.1: two byte strings of CBOR.
+        let signed = [[0x48, 1, 1, 1, 1, 1, 1, 1, 1], [0x48, 5, 5, 5, 5, 5, 5, 5, 5]].concat();
+        assert!(verifies(&mut crypto, (curve, &credential), &signed, &kdc.signature));
     }
 }
 
@@ -55,9 +84,8 @@ fn the_scope_tells_group_oscore_from_axiom() {
 fn keys_are_read_as_they_are_written() {
     let mut crypto = HostCrypto::from_os().unwrap();
     let (credential, private) = pair(&mut crypto, Curve::P256);
-    let kdc = KdcCred::prove(&mut crypto, [5; 8], (credential.clone(), Curve::P256, &private)).unwrap();
-    assert!(kdc.proves(&mut crypto, Curve::P256));
-    assert!(!KdcCred { nonce: vec![6; 8], ..kdc.clone() }.proves(&mut crypto, Curve::P256));
+    let ours = (credential.clone(), Curve::P256, &private);
+    let kdc = KdcCred::prove(&mut crypto, (&[1; 8], [5; 8]), ours).unwrap();
     let cred = OscoreCred { id: vec![1, 2], roles: Roles::of_number(4).unwrap(), credential };
     for aead in tegmen::oscore::Aead::ALL {
         let keys = OscoreKeys {
