@@ -599,20 +599,20 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// The errors of [`Self::parameters`], and [`GroupError::AdmittedAgain`] if a later admission gave the same member
     /// other keys. Each admission has its own keys, because two devices with the same keys would use the same nonces.
     pub async fn admitted(&self, group: &str, member: &str, since: u16) -> Result<GroupKeys, GroupError> {
+        self.admitted_with(group, (member, since), None).await
+    }
+
+    /// Returns the parameters of a member as [`Self::admitted`] does, with the public keys of the other members that
+    /// `filter` selects.
+    pub(super) async fn admitted_with(
+        &self,
+        group: &str,
+        (name, since): (&str, u16),
+        filter: Option<&CredsFilter>,
+    ) -> Result<GroupKeys, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
-        // The answer to an admission that is in memory needs no later change.
-        let is_known = |group: &Group| group.members.get(member).is_some_and(|member| member.since == since);
-        let group = match place.as_ref().is_some_and(is_known) {
-            true => self.loaded(&mut place, group).await?,
-            false => self.current(&mut place, group).await?,
-        };
-        group.require(Protocol::Axiom)?;
-        let name = member;
-        let member = group.member(name)?.clone();
-        if member.since > since {
-            return Err(GroupError::AdmittedAgain { group: group.name.clone(), member: name.to_owned() });
-        }
+        let (group, member) = self.with_admission(&mut place, (group, Protocol::Axiom), (name, since)).await?;
         let is_new = member.since == group.tree.epoch();
         let Admitted { group: identity, epoch, chain, secret, leaf, path } = group.tree.admit::<C>(member.leaf)?;
         Ok(GroupKeys {
@@ -632,8 +632,30 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             path,
             controller: self.signer.as_ref().map(|signer| signer.public_key().to_vec()),
             signature: group.config.signature,
-            creds: None,
+            creds: filter.map(|filter| group.creds(name, filter)),
         })
+    }
+
+    /// Returns a group of this protocol and one of its members, which the epoch `since` or an earlier one admitted. If
+    /// the group in memory has the admission of the epoch `since`, does not read the store: the response to this
+    /// admission needs no later change.
+    async fn with_admission<'p>(
+        &self,
+        place: &'p mut Option<Group>,
+        (group, protocol): (&str, Protocol),
+        (name, since): (&str, u16),
+    ) -> Result<(&'p Group, &'p Member), GroupError> {
+        let is_known = |group: &Group| group.members.get(name).is_some_and(|member| member.since == since);
+        let group: &Group = match place.as_ref().is_some_and(is_known) {
+            true => self.loaded(place, group).await?,
+            false => self.current(place, group).await?,
+        };
+        group.require(protocol)?;
+        let member = group.member(name)?;
+        match member.since > since {
+            true => Err(GroupError::AdmittedAgain { group: group.name.clone(), member: name.to_owned() }),
+            false => Ok((group, member)),
+        }
     }
 
     /// Returns the public keys that the member `member` needs in a group with signatures. These are the public keys of
@@ -646,13 +668,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let mut place = place.group.lock().await;
         let group = self.current(&mut place, group).await?;
         group.member(member)?;
-        let others = group.members.iter().filter(|(name, _)| *name != member);
-        let creds = others.filter_map(|(_, other)| {
-            let public_key = from_hex(other.public_key.as_deref()?)?;
-            Some(Cred { sender_id: other.sender_id, address: other.address.map_or([0; 16], address_bytes), public_key })
-        });
-        let creds = creds.filter(|cred| filter.selects(cred)).collect();
-        Ok(Creds { epoch: group.tree.epoch(), creds })
+        Ok(Creds { epoch: group.tree.epoch(), creds: group.creds(member, filter) })
     }
 
     /// Returns the scheme of the signatures of a group; `None` if the group has no signatures. If the group is loaded,
@@ -868,6 +884,16 @@ impl Group {
     fn member(&self, name: &str) -> Result<&Member, GroupError> {
         let no_member = || GroupError::NoMember { group: self.name.clone(), member: name.to_owned() };
         self.members.get(name).ok_or_else(no_member)
+    }
+
+    /// Returns the public keys of the members that `filter` selects, without the member `name`.
+    fn creds(&self, name: &str, filter: &CredsFilter) -> Vec<Cred> {
+        let others = self.members.iter().filter(|(other, _)| *other != name);
+        let creds = others.filter_map(|(_, other)| {
+            let public_key = from_hex(other.public_key.as_deref()?)?;
+            Some(Cred { sender_id: other.sender_id, address: other.address.map_or([0; 16], address_bytes), public_key })
+        });
+        creds.filter(|cred| filter.selects(cred)).collect()
     }
 
     /// Returns an error if the group does not have this protocol.

@@ -359,10 +359,7 @@ impl<S: Store> GroupServer<S> {
         };
         let controller = &self.controller;
         controller.first_sent(group, epoch).await;
-        let mut keys = controller.admitted(group, who, epoch).await?;
-        if let Some(filter) = creds {
-            keys.creds = Some(controller.creds(group, who, &filter).await?.creds);
-        }
+        let keys = controller.admitted_with(group, (who, epoch), creds.as_ref()).await?;
         Ok(joined(code, (group, keys.leaf), &keys.encode()))
     }
 
@@ -412,12 +409,7 @@ impl<S: Store> GroupServer<S> {
             Ok(joined) => joined,
             Err(refusal) => return Ok(refusal),
         };
-        let controller = &self.controller;
-        let (mut keys, leaf) = controller.oscore_admitted(group, who, epoch).await?;
-        if let Some(filter) = creds {
-            keys.creds = Some(controller.oscore_creds(group, who, &filter).await?.creds);
-        }
-        keys.kdc = Some(controller.manager_cred(group, who).await?);
+        let (keys, leaf) = self.controller.oscore_admitted(group, (who, epoch), creds.as_ref()).await?;
         Ok(joined(code, (group, leaf), &keys.encode()))
     }
 

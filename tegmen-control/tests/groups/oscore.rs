@@ -5,6 +5,7 @@ use super::server::{SHARED_KEY, World, labels};
 use super::world::{Devices, LAMPS, Scene, config, member, wait};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType};
 use tegmen::crypto::{Crypto as _, Curve, SignatureScheme};
@@ -450,6 +451,19 @@ async fn the_group_manager_signs_the_nonce_of_each_member() {
     // Without a nonce, the Group Manager signs an empty one.
     let joined = post(&hall, &OscoreJoinRequest { cnonce: Vec::new(), ..request(MONITOR) }).await;
     assert!(kdc_cred(&joined.payload).proves(crypto, curve, &[]));
+}
+
+#[tokio::test]
+async fn a_join_reads_no_row_of_a_group_in_memory() {
+    let world = World::new("oscore-reads", oscore(SignatureScheme::ED25519), false).await;
+    let (switch, hall) = (world.device("switch").await, world.device("hall").await);
+    let creds = Some(OscoreFilter::default());
+    post(&switch, &OscoreJoinRequest { creds: creds.clone(), ..request(MONITOR) }).await;
+    let before = world.store.reads.load(Ordering::Relaxed);
+    let joined = post(&hall, &OscoreJoinRequest { creds, ..request(MONITOR) }).await;
+    assert_eq!(joined.code, Code::CREATED);
+    assert!(kdc_cred(&joined.payload).proves(&mut HostCrypto::from_os().unwrap(), Curve::Ed25519, &[6; 8]));
+    assert_eq!(world.store.reads.load(Ordering::Relaxed), before);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 use super::server::{World, admitted, join, labels, post};
 use super::world::{config, member};
+use std::sync::atomic::Ordering;
 use tegmen::coap::Code;
 use tegmen::crypto::SignatureScheme;
 use tegmen_control::group::{GroupConfig, GroupError};
@@ -149,6 +150,22 @@ async fn a_response_to_a_join_has_creds_if_the_request_has_get_creds() {
         let found: Vec<i64> = labels.into_iter().filter(|label| OF_CREDS.contains(label)).collect();
         assert_eq!(found, if asks { OF_CREDS.as_slice() } else { &[] }, "{device}");
     }
+}
+
+#[tokio::test]
+async fn a_join_with_get_creds_reads_no_row_of_a_group_in_memory() {
+    let world = World::new("creds-reads", signed(SignatureScheme::ED25519), false).await;
+    let mut reads = Vec::new();
+    for (device, host) in [("hall", 2), ("porch", 3)] {
+        let (session, request) = (world.device(device).await, join(host, false));
+        let asked = challenge(&session, &request).await;
+        let request = proving(&request, &asked, &SoftwareKey::draw(SignatureScheme::ED25519).unwrap().0);
+        let before = world.store.reads.load(Ordering::Relaxed);
+        let (keys, _) = admitted(&post(&session, LAMPS, &request).await);
+        assert_eq!(keys.creds.map(|creds| creds.len()), Some(usize::from(host) - 2), "{device}");
+        reads.push(world.store.reads.load(Ordering::Relaxed) - before);
+    }
+    assert_eq!(reads, [0, 0]);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use crate::group::oscore::{self, OscoreMember};
 use crate::group::rekeying::Rekeying;
 use tegmen_base::crypto::Crypto;
 use tegmen_base::hex::from_hex;
-use tegmen_host::group::groupcomm::oscore::{KdcCred, OscoreCreds, OscoreFilter, OscoreKeys, sender_id_of};
+use tegmen_host::group::groupcomm::oscore::{KdcCred, OscoreCred, OscoreCreds, OscoreFilter, OscoreKeys, sender_id_of};
 use tegmen_host::provider::HostCrypto;
 use tegmen_store::Store;
 
@@ -24,18 +24,18 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(self.loaded(&mut place, group).await?.config)
     }
 
-    /// Calls `read` with a Group OSCORE group and one of its members.
+    /// Calls `read` with a Group OSCORE group and one of its members. `since` is the epoch that admitted the member, or
+    /// [`u16::MAX`] for a request that is not about an admission.
     async fn with_member<T>(
         &self,
         group: &str,
-        member: &str,
+        (name, since): (&str, u16),
         read: impl FnOnce(&Group, &Member) -> Result<T, GroupError>,
     ) -> Result<T, GroupError> {
         let place = self.place(group).await?;
         let mut place = place.group.lock().await;
-        let group = self.current(&mut place, group).await?;
-        group.require(Protocol::Oscore)?;
-        read(group, group.member(member)?)
+        let (group, member) = self.with_admission(&mut place, (group, Protocol::Oscore), (name, since)).await?;
+        read(group, member)
     }
 
     /// Returns the keys of the current epoch for a member of a Group OSCORE group, with the member's Sender ID, and the
@@ -44,11 +44,13 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// # Errors
     /// [`GroupError::NoMember`], [`GroupError::OtherProtocol`], and the errors of [`Self::show`].
     pub async fn oscore_keys(&self, group: &str, member: &str) -> Result<(OscoreKeys, u32), GroupError> {
-        self.with_member(group, member, |group, member| Ok((group.oscore_keys::<C>(member)?, member.leaf))).await
+        let since = (member, u16::MAX);
+        self.with_member(group, since, |group, member| Ok((group.oscore_keys::<C>(member)?, member.leaf))).await
     }
 
     /// Returns the keys of a member as [`Self::oscore_keys`] does, for the response to the request with which the member
-    /// joined. `since` is the epoch that began when this request admitted the member.
+    /// joined: with the credential of the Group Manager, and with the credentials of the other members that `filter`
+    /// selects. `since` is the epoch that began when this request admitted the member.
     ///
     /// # Errors
     /// The errors of [`Self::oscore_keys`], and [`GroupError::AdmittedAgain`] if a later admission gave the same member
@@ -56,12 +58,14 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     pub(crate) async fn oscore_admitted(
         &self,
         group: &str,
-        name: &str,
-        since: u16,
+        (name, since): (&str, u16),
+        filter: Option<&OscoreFilter>,
     ) -> Result<(OscoreKeys, u32), GroupError> {
-        self.with_member(group, name, |group, member| match member.since > since {
-            true => Err(GroupError::AdmittedAgain { group: group.name.clone(), member: name.to_owned() }),
-            false => Ok((group.oscore_keys::<C>(member)?, member.leaf)),
+        self.with_member(group, (name, since), |group, member| {
+            let mut keys = group.oscore_keys::<C>(member)?;
+            keys.creds = filter.map(|filter| group.oscore_creds(name, filter));
+            keys.kdc = Some(self.prove(group, member)?);
+            Ok((keys, member.leaf))
         })
         .await
     }
@@ -77,10 +81,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         name: &str,
         filter: &OscoreFilter,
     ) -> Result<OscoreCreds, GroupError> {
-        self.with_member(group, name, |group, _| {
-            let others = group.members.iter().filter(|(other, _)| *other != name);
-            let creds = others.filter_map(|(_, other)| other.oscore.as_ref()?.cred());
-            Ok(OscoreCreds { number: group.tree.epoch(), creds: creds.filter(|cred| filter.selects(cred)).collect() })
+        self.with_member(group, (name, u16::MAX), |group, _| {
+            Ok(OscoreCreds { number: group.tree.epoch(), creds: group.oscore_creds(name, filter) })
         })
         .await
     }
@@ -91,18 +93,20 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// # Errors
     /// The errors of [`Self::oscore_keys`].
     pub async fn manager_cred(&self, group: &str, member: &str) -> Result<KdcCred, GroupError> {
+        self.with_member(group, (member, u16::MAX), |group, member| self.prove(group, member)).await
+    }
+
+    /// Makes the credential of the Group Manager, with a proof for this member.
+    fn prove(&self, group: &Group, member: &Member) -> Result<KdcCred, GroupError> {
         let mut nonce = [0; 8];
         self.crypto().random(&mut nonce);
-        self.with_member(group, member, |group, member| {
-            let cnonce = member.oscore.as_ref().and_then(|record| from_hex(&record.cnonce)).unwrap_or_default();
-            let tree = &group.tree;
-            let of = oscore::manager::<C>(&group.config, tree.group(), tree.seed());
-            let unusable = || GroupError::Config("the keys of the Group Manager cannot be made");
-            let (credential, curve, private) = of.ok_or_else(unusable)?;
-            let mut crypto = HostCrypto::from_os().map_err(|_| GroupError::Config("the system has no randomness"))?;
-            KdcCred::prove(&mut crypto, (&cnonce, nonce), (credential, curve, &private)).map_err(|_| unusable())
-        })
-        .await
+        let cnonce = member.oscore.as_ref().and_then(|record| from_hex(&record.cnonce)).unwrap_or_default();
+        let tree = &group.tree;
+        let of = oscore::manager::<C>(&group.config, tree.group(), tree.seed());
+        let unusable = || GroupError::Config("the keys of the Group Manager cannot be made");
+        let (credential, curve, private) = of.ok_or_else(unusable)?;
+        let mut crypto = HostCrypto::from_os().map_err(|_| GroupError::Config("the system has no randomness"))?;
+        KdcCred::prove(&mut crypto, (&cnonce, nonce), (credential, curve, &private)).map_err(|_| unusable())
     }
 
     /// Returns the Sender IDs that became stale in the epoch `since` or later. Returns `None` if the group does not store
@@ -111,7 +115,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// # Errors
     /// The errors of [`Self::oscore_keys`].
     pub async fn stale_ids(&self, group: &str, member: &str, since: u16) -> Result<Option<Vec<Vec<u8>>>, GroupError> {
-        self.with_member(group, member, |group, _| Ok(group.ids.stale_since(since))).await
+        self.with_member(group, (member, u16::MAX), |group, _| Ok(group.ids.stale_since(since))).await
     }
 
     /// Gives a member of a Group OSCORE group another Sender ID. The next epoch begins. Returns the Sender ID.
@@ -133,13 +137,20 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             Ok(Step { change: Some(change), members, ids, ..Step::default() })
         });
         let rekeying = rekeying.await?;
-        let (keys, _) = self.oscore_admitted(group, member, rekeying.epoch).await?;
-        let id = keys.sender_id.clone().unwrap_or_else(|| sender_id_of(0));
-        Ok((rekeying, id))
+        let id_of = |_: &Group, member: &Member| Ok(member.oscore.as_ref().and_then(OscoreMember::sender_id));
+        let id = self.with_member(group, (member, rekeying.epoch), id_of).await?;
+        Ok((rekeying, id.unwrap_or_else(|| sender_id_of(0))))
     }
 }
 
 impl Group {
+    /// Returns the credentials of the members that `filter` selects, without the member `name`.
+    fn oscore_creds(&self, name: &str, filter: &OscoreFilter) -> Vec<OscoreCred> {
+        let others = self.members.iter().filter(|(other, _)| *other != name);
+        let creds = others.filter_map(|(_, other)| other.oscore.as_ref()?.cred());
+        creds.filter(|cred| filter.selects(cred)).collect()
+    }
+
     fn oscore_keys<C: Crypto>(&self, member: &Member) -> Result<OscoreKeys, GroupError> {
         let tree = &self.tree;
         let keys = oscore::keys::<C>(&self.config, tree.group(), tree.seed(), tree.epoch());
