@@ -223,9 +223,9 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
             // Chooses the next hop with the lowest cost to which the Interest was not sent yet. If there is none,
             // chooses the next hop to which it was sent the longest time ago.
             let rank = match tried {
-                None => (false, u64::from(hop.cost)),
+                None => (false, u32::from(hop.cost)),
                 Some(_) if passing.from.is_none() => continue,
-                Some(sent) => (true, u64::MAX.wrapping_sub(now.since(sent.at(now)).into())),
+                Some(sent) => (true, u32::MAX.wrapping_sub(now.since(sent.at(now)))),
             };
             match strategy {
                 Strategy::Multicast if entry.send(record(face)) => {

@@ -34,15 +34,21 @@ impl Tick {
     }
 
     /// Returns the time that is `duration` after this time. `duration` is at most 25 days.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub const fn after(self, duration: Duration) -> Self {
-        let units = Instant::AT_ONCE.after(duration).as_micros() >> 10;
-        Self(self.0.wrapping_add(if units > i32::MAX as u64 { i32::MAX as u32 } else { units as u32 }))
+        self.after_units(Instant::AT_ONCE.after(duration).as_micros() >> 10)
     }
 
     /// Returns the time that is `millis` milliseconds after this time. At most 25 days are added.
     pub const fn after_millis(self, millis: u64) -> Self {
+        // A product of 64 bits takes long, so a longer time is first reduced to 49 days.
+        let millis = if millis > u32::MAX as u64 { u32::MAX } else { millis as u32 };
         // The conversion uses no division, because a division of 64 bits takes long. A unit is 128/125 milliseconds.
-        let units = millis.saturating_mul(125) >> 7;
+        self.after_units((millis as u64).wrapping_mul(125) >> 7)
+    }
+
+    /// Returns the time that is `units` units after this time. At most 25 days are added.
+    const fn after_units(self, units: u64) -> Self {
         Self(self.0.wrapping_add(if units > i32::MAX as u64 { i32::MAX as u32 } else { units as u32 }))
     }
 
