@@ -161,7 +161,7 @@ pub fn forwarder(data: &[u8]) {
         sink.0 = 0;
         let mut packet = packet.to_vec();
         let _ = match (packet.first(), face / 64) {
-            (Some(6), _) => forwarder.on_data::<RustCrypto>(now, from, &packet, |_| true, &mut sink),
+            (Some(6), _) => forwarder.on_data::<RustCrypto>(now, from, &packet, &mut |_| true, &mut sink),
             (_, 3) => forwarder.on_nack(now, from, &packet, NackReason::CONGESTION, &mut sink),
             _ => forwarder.on_interest::<RustCrypto>(now, from, &mut packet, (), &mut sink),
         };

@@ -546,7 +546,7 @@ impl Shared {
 
     fn take_data(&mut self, now: Instant, from: FaceId, packet: &[u8]) {
         let waiting = self.forwarder.pit.len();
-        let outcome = self.forwarder.on_data::<RustCrypto>(now, from, packet, |_| true, &mut self.faces);
+        let outcome = self.forwarder.on_data::<RustCrypto>(now, from, packet, &mut |_| true, &mut self.faces);
         if outcome == Ok(Outcome::Returned) {
             self.satisfied += (waiting - self.forwarder.pit.len()) as u64;
         }
@@ -605,7 +605,7 @@ impl Shared {
             return;
         }
         let packet = frame.bytes();
-        let answer = self.forwarder.on_data::<RustCrypto>(now, MANAGEMENT, packet, |_| true, &mut self.faces);
+        let answer = self.forwarder.on_data::<RustCrypto>(now, MANAGEMENT, packet, &mut |_| true, &mut self.faces);
         // Further segments of a dataset wait in the store.
         if answer == Err(Dropped::Unsolicited)
             && let Ok(received) = ReceivedData::parse(packet)

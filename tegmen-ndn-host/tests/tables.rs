@@ -105,8 +105,8 @@ fn both_send_the_same(seed: u64) {
         let outcomes = if draw.below(3) == 0 {
             let packet = data_of(&name, 0);
             (
-                arrays.on_data::<RustCrypto>(now, from, &packet, |_| true, &mut one),
-                host.on_data::<RustCrypto>(now, from, &packet, |_| true, &mut two),
+                arrays.on_data::<RustCrypto>(now, from, &packet, &mut |_| true, &mut one),
+                host.on_data::<RustCrypto>(now, from, &packet, &mut |_| true, &mut two),
             )
         } else {
             let full = [name.as_bytes(), &[1, 32], &digest::<RustCrypto, DIGEST_LEN>(&[&data_of(&name, 0)])].concat();

@@ -255,7 +255,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         now: Instant,
         from: FaceId,
         packet: &[u8],
-        is_authentic: impl FnOnce(&ReceivedData<'_>) -> bool,
+        is_authentic: &mut dyn FnMut(&ReceivedData<'_>) -> bool,
         faces: &mut impl Faces<P::Token>,
     ) -> Result<Outcome, Dropped> {
         let received = ReceivedData::parse(packet).map_err(|_| Dropped::Malformed)?;

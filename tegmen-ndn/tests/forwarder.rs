@@ -63,7 +63,7 @@ impl One {
 
     fn answer(&mut self, from: u16, packet: &[u8]) -> (Result<Outcome, Dropped>, Vec<Sent>) {
         let mut faces = network::Outbox { local: &self.local, sent: Vec::new() };
-        let outcome = self.forwarder.on_data::<RustCrypto>(self.now, FaceId(from), packet, |_| true, &mut faces);
+        let outcome = self.forwarder.on_data::<RustCrypto>(self.now, FaceId(from), packet, &mut |_| true, &mut faces);
         (outcome, faces.sent)
     }
 
@@ -231,7 +231,7 @@ fn a_data_packet_with_a_refused_signature_is_neither_stored_nor_passed_on() {
     one.ask(1, "/a", 1).0.unwrap();
     let packet = data("/a", b"x");
     let mut faces = network::Outbox { local: &[], sent: Vec::new() };
-    let outcome = one.forwarder.on_data::<RustCrypto>(one.now, FaceId(9), &packet, |_| false, &mut faces);
+    let outcome = one.forwarder.on_data::<RustCrypto>(one.now, FaceId(9), &packet, &mut |_| false, &mut faces);
     assert_eq!((outcome, faces.sent.len()), (Err(Dropped::NotAuthentic), 0));
     assert_eq!(one.ask(2, "/a", 2).0, Ok(Outcome::Waits), "it is not stored");
     assert_eq!(kinds(&one.answer(9, &packet).1).len(), 2);

@@ -198,13 +198,13 @@ impl Mote {
         mark_end(RESTORE);
         let packet = frame.bytes_mut();
         if packet.first() == Some(&DATA) {
-            let authentic = |data: &ReceivedData<'_>| {
+            let mut authentic = |data: &ReceivedData<'_>| {
                 mark_begin(VERIFY);
                 let verified = data.signed.verify(crypto, key);
                 mark_end(VERIFY);
                 verified.is_ok()
             };
-            return forwarder.on_data::<Provider>(NOW, from, packet, authentic, radio).ok();
+            return forwarder.on_data::<Provider>(NOW, from, packet, &mut authentic, radio).ok();
         }
         if from == SECOND {
             mark_begin(STORED);
@@ -228,7 +228,7 @@ impl Mote {
         copy(packet, radio.packet.get(..radio.len)?).ok()?;
         let packet = packet.get(..radio.len)?;
         mark_begin(PASS);
-        let outcome = forwarder.on_data::<Provider>(NOW, APPLICATION, packet, |_| true, radio);
+        let outcome = forwarder.on_data::<Provider>(NOW, APPLICATION, packet, &mut |_| true, radio);
         mark_end(PASS);
         (outcome == Ok(Outcome::Returned) && self.radio.to == FIRST).then_some(())
     }

@@ -299,7 +299,7 @@ impl Network {
         let forwarder = &mut self.nodes[node];
         let _ = match kind {
             Kind::Interest => forwarder.on_interest::<RustCrypto>(self.now, from, &mut packet, (), &mut faces),
-            Kind::Data => forwarder.on_data::<RustCrypto>(self.now, from, &packet, |_| true, &mut faces),
+            Kind::Data => forwarder.on_data::<RustCrypto>(self.now, from, &packet, &mut |_| true, &mut faces),
             Kind::Nack(reason) => forwarder.on_nack(self.now, from, &packet, reason, &mut faces),
         };
         self.carry(node, faces.sent);

@@ -227,7 +227,7 @@ impl NamedNode {
         let Some(packet) = producer.packet(&mut self.crypto, reading, &content).map(<[u8]>::to_vec) else { return };
         self.instructions +=
             std::mem::take(&mut producer.created) * self.costs.create_of(self.setup.protection.protects_readings());
-        let _ = self.forwarder.on_data::<Compact>(now, APPLICATION, &packet, |_| true, &mut self.sent);
+        let _ = self.forwarder.on_data::<Compact>(now, APPLICATION, &packet, &mut |_| true, &mut self.sent);
     }
 
     /// Processes a Data packet for the application. The packet answers all pending requests for its name.
@@ -281,7 +281,7 @@ impl Mote for NamedNode {
             }
             Some(&DATA) => {
                 self.instructions += self.costs.on_data;
-                let _ = self.forwarder.on_data::<Compact>(now, face, datagram, |_| true, &mut self.sent);
+                let _ = self.forwarder.on_data::<Compact>(now, face, datagram, &mut |_| true, &mut self.sent);
             }
             _ => {}
         }
