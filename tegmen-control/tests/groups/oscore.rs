@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType};
-use tegmen::crypto::{Crypto as _, Curve, SignatureScheme};
+use tegmen::crypto::{Curve, SignatureScheme};
 use tegmen::oscore::group::{Mode, Replies};
 use tegmen::oscore::{UnprotectError, Unprotected};
 use tegmen_control::group::{Controller, GroupConfig, GroupError, NewMember, NewOscoreMember, Protocol};
