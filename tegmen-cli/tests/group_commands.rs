@@ -181,6 +181,14 @@ fn mistakes_of_an_operator_are_named_before_anything_is_created() {
     operator.fails("reader.key", create, 1, "(scope-missing)");
     operator.fails("reader.key", "group watch lamps", 1, "needs the scope audit:read: use a key that has it");
     operator.fails("root.key", "group watch lamps", 1, "(unknown-group)");
+    // A device can be a member of two groups at one port only if their GroupIDs differ.
+    operator.succeeds("root.key", create);
+    let doors = "group create doors --address [ff15::2]:5684";
+    let taken = "the group lamps has the GroupID 1 at the port 5684: leave the GroupID out";
+    operator.fails("root.key", &format!("{doors} --group-id 1"), 1, taken);
+    operator.fails("root.key", &format!("{doors} --group-id 1 --oscore"), 2, "--oscore");
+    let created = operator.succeeds("root.key", doors);
+    assert!(created.contains("[ff15::2]:5684 ccm GroupID 2"), "{created}");
 }
 
 #[test]
