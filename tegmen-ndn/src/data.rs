@@ -57,22 +57,34 @@ impl<'p> ReceivedData<'p> {
     /// # Errors
     /// [`Error`].
     pub fn parse(wire: &'p [u8]) -> Result<Self, Error> {
+        let signed = Signed { info: SignatureInfo::NONE, value: &[], portion: [&[]; 3] };
+        let mut received = Self { data: Data::default(), signed, wire };
+        received.read()?;
+        Ok(received)
+    }
+
+    /// Reads the fields from the packet in `wire`. Writes each field to its place, because copies of the fields would
+    /// need much code on a device.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn read(&mut self) -> Result<(), Error> {
         const KINDS: [Type; 5] =
             [Type::NAME, Type::META_INFO, Type::CONTENT, Type::SIGNATURE_INFO, Type::SIGNATURE_VALUE];
-        let value = tlv::only(wire, Type::DATA)?;
-        let [name, meta, content, info, signature] = tlv::fields(value, &KINDS)?;
+        let value = tlv::only(self.wire, Type::DATA)?;
+        let mut fields = [None; KINDS.len()];
+        tlv::find(value, &KINDS, &mut fields)?;
+        let [name, meta, content, info, signature] = &fields;
         let name = name.filter(|name| name.start == 0).ok_or(Error::Missing(Type::NAME))?;
-        let info = info.ok_or(Error::Missing(Type::SIGNATURE_INFO))?;
-        let signature = signature.ok_or(Error::Missing(Type::SIGNATURE_VALUE))?;
-        let mut data =
-            Data { name: Name::parse(name.value)?, content: content.map(|content| content.value), ..Data::default() };
+        let info = info.as_ref().ok_or(Error::Missing(Type::SIGNATURE_INFO))?;
+        let signature = signature.as_ref().ok_or(Error::Missing(Type::SIGNATURE_VALUE))?;
+        self.data.name = Name::parse(name.value)?;
+        self.data.content = content.map(|content| content.value);
         if let Some(meta) = meta {
-            data.read_meta(meta.value)?;
+            self.data.read_meta(meta.value)?;
         }
-        let portion = value.get(..info.end).unwrap_or(value);
-        let signed =
-            Signed { info: SignatureInfo::parse(info.value)?, value: signature.value, portion: [portion, &[], &[]] };
-        Ok(Self { data, signed, wire })
+        self.signed.info.read(info.value)?;
+        self.signed.value = signature.value;
+        self.signed.portion = [value.get(..info.end).unwrap_or(value), &[], &[]];
+        Ok(())
     }
 
     /// Returns the digest of the whole packet, which is the last component of its full name.
@@ -83,14 +95,17 @@ impl<'p> ReceivedData<'p> {
 
 impl<'p> Data<'p> {
     fn read_meta(&mut self, value: &'p [u8]) -> Result<(), Error> {
-        let [kind, freshness, last] = tlv::fields(value, &[Type::CONTENT_TYPE, Type::FRESHNESS, Type::FINAL_BLOCK])?;
-        let integer = |element: tlv::Element<'_>| tlv::integer(element.value, element.kind);
-        self.content_type = kind.map(integer).transpose()?.map(ContentType);
-        self.freshness = freshness.map(integer).transpose()?;
-        self.final_block = match last {
-            None => None,
-            Some(last) => Some(Name::parse(last.value)?.components().next().ok_or(Error::Length(Type::FINAL_BLOCK))?),
-        };
+        let mut fields = [None; 3];
+        tlv::find(value, &[Type::CONTENT_TYPE, Type::FRESHNESS, Type::FINAL_BLOCK], &mut fields)?;
+        let [kind, freshness, last] = &fields;
+        let mut number = None;
+        tlv::read_integer(kind, &mut number)?;
+        self.content_type = number.map(ContentType);
+        tlv::read_integer(freshness, &mut self.freshness)?;
+        if let Some(last) = last {
+            let component = Name::parse(last.value)?.components().next();
+            self.final_block = Some(component.ok_or(Error::Length(Type::FINAL_BLOCK))?);
+        }
         Ok(())
     }
 

@@ -66,37 +66,38 @@ impl<'p> ReceivedInterest<'p> {
     /// # Errors
     /// [`Error`].
     pub fn parse(wire: &'p [u8]) -> Result<Self, Error> {
-        let value = tlv::only(wire, Type::INTEREST)?;
-        let fields = tlv::fields(value, &KINDS)?;
-        let [name, prefix, fresh, hint, nonce, lifetime, hops, parameters, info, signature] = fields;
+        let mut received = Self { interest: Interest::default(), signed: None, wire, digested: None };
+        received.read()?;
+        Ok(received)
+    }
+
+    /// Reads the fields from the packet in `wire`. Writes each field to its place, because copies of the fields would
+    /// need much code on a device.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn read(&mut self) -> Result<(), Error> {
+        let value = tlv::only(self.wire, Type::INTEREST)?;
+        let mut fields = [None; KINDS.len()];
+        tlv::find(value, &KINDS, &mut fields)?;
+        let [name, prefix, fresh, hint, nonce, lifetime, hops, parameters, info, signature] = &fields;
         let name = name.filter(|name| name.start == 0).ok_or(Error::Missing(Type::NAME))?;
-        let empty = |flag: Option<Element<'_>>| match flag {
-            Some(Element { kind, value: [_, ..], .. }) => Err(Error::Length(kind)),
-            flag => Ok(flag.is_some()),
-        };
-        let fixed = |element: Element<'_>| element.value.try_into().map_err(|_| Error::Length(element.kind));
-        let integer = |element: Element<'_>| tlv::integer(element.value, element.kind);
-        let interest = Interest {
-            name: Name::parse(name.value)?,
-            can_be_prefix: empty(prefix)?,
-            must_be_fresh: empty(fresh)?,
-            hint: hint.map(|hint| Names::parse(hint.value)).transpose()?,
-            nonce: nonce.map(fixed).transpose()?,
-            lifetime: lifetime.map(integer).transpose()?,
-            hop_limit: match hops {
-                None => None,
-                Some(Element { value: [hops], .. }) => Some(*hops),
-                Some(_) => return Err(Error::Length(Type::HOP_LIMIT)),
-            },
-            parameters: parameters.map(|parameters| parameters.value),
-        };
+        let interest = &mut self.interest;
+        interest.name = Name::parse(name.value)?;
+        interest.can_be_prefix = tlv::fixed::<0>(prefix)?.is_some();
+        interest.must_be_fresh = tlv::fixed::<0>(fresh)?.is_some();
+        if let Some(hint) = hint {
+            interest.hint = Some(Names::parse(hint.value)?);
+        }
+        interest.nonce = tlv::fixed(nonce)?.copied();
+        tlv::read_integer(lifetime, &mut interest.lifetime)?;
+        interest.hop_limit = tlv::fixed(hops)?.map(|[hops]| *hops);
+        interest.parameters = parameters.map(|parameters| parameters.value);
         let place = DigestPlace::of(&interest.name)?;
         if interest.name.is_empty() || place.is_some() != parameters.is_some() {
             return Err(Error::Name);
         }
-        let digested = parameters.and_then(|parameters| value.get(parameters.start..));
-        let signed = match (info, signature) {
-            (None, None) => None,
+        self.digested = parameters.and_then(|parameters| value.get(parameters.start..));
+        match (info, signature) {
+            (None, None) => {}
             (None, Some(_)) => return Err(Error::Missing(Type::INTEREST_SIGNATURE_INFO)),
             (Some(_), None) => return Err(Error::Missing(Type::INTEREST_SIGNATURE_VALUE)),
             (Some(info), Some(signature)) => {
@@ -107,10 +108,11 @@ impl<'p> ReceivedInterest<'p> {
                     components.get(place.end..).unwrap_or(&[]),
                     value.get(parameters.start..info.end).unwrap_or(&[]),
                 ];
-                Some(Signed { info: SignatureInfo::parse(info.value)?, value: signature.value, portion })
+                let signed = self.signed.insert(Signed { info: SignatureInfo::NONE, value: signature.value, portion });
+                signed.info.read(info.value)?;
             }
-        };
-        Ok(Self { interest, signed, wire, digested })
+        }
+        Ok(())
     }
 
     /// Returns true if the name contains the correct digest of the parameters, or if the Interest has no parameters. An

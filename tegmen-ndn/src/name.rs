@@ -68,11 +68,14 @@ impl<'n> Name<'n> {
     ///
     /// # Errors
     /// [`Error`] if it does not consist of components.
+    #[inline]
     pub fn parse(value: &'n [u8]) -> Result<Self, Error> {
-        for element in Elements::of(value) {
-            Component::of(&element?)?;
-        }
-        Ok(Self(value))
+        Self::check(value).map(|()| Self(value))
+    }
+
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn check(value: &[u8]) -> Result<(), Error> {
+        Elements::of(value).try_for_each(|element| Component::of(&element?).map(drop))
     }
 
     /// Makes a name of bytes that [`Self::parse`] accepted before. In other bytes, everything from the first invalid
@@ -149,16 +152,22 @@ impl<'n> Names<'n> {
     ///
     /// # Errors
     /// [`Error`] if it does not consist of names. Other elements that are not critical are skipped.
+    #[inline]
     pub fn parse(value: &'n [u8]) -> Result<Self, Error> {
+        Self::check(value).map(|()| Self(value))
+    }
+
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn check(value: &[u8]) -> Result<(), Error> {
         for element in Elements::of(value) {
             let Element { kind, value, .. } = element?;
             match kind {
-                Type::NAME => drop(Name::parse(value)?),
+                Type::NAME => Name::check(value)?,
                 _ if kind.is_critical() => return Err(Error::Critical(kind)),
                 _ => {}
             }
         }
-        Ok(Self(value))
+        Ok(())
     }
 
     /// Returns the value of the element.

@@ -77,8 +77,12 @@ impl<'p> SignatureInfo<'p> {
         Self { kind, key, nonce: None, time: None, sequence: None, validity: None }
     }
 
+    /// The description of a digest without a key. [`Self::read`] replaces it.
+    pub(crate) const NONE: Self = Self::new(SignatureType::DIGEST_SHA256, None);
+
     /// Reads the value of a SignatureInfo or InterestSignatureInfo element.
-    pub(crate) fn parse(value: &'p [u8]) -> Result<Self, Error> {
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn read(&mut self, value: &'p [u8]) -> Result<(), Error> {
         const KINDS: [Type; 6] = [
             Type::SIGNATURE_TYPE,
             Type::KEY_LOCATOR,
@@ -87,26 +91,26 @@ impl<'p> SignatureInfo<'p> {
             Type::SIGNATURE_SEQUENCE,
             Type::VALIDITY_PERIOD,
         ];
-        let [kind, key, nonce, time, sequence, validity] = tlv::fields(value, &KINDS)?;
-        let integer = |element: tlv::Element<'_>| tlv::integer(element.value, element.kind);
+        let mut fields = [None; KINDS.len()];
+        tlv::find(value, &KINDS, &mut fields)?;
+        let [kind, key, nonce, time, sequence, validity] = &fields;
         let kind = kind.ok_or(Error::Missing(Type::SIGNATURE_TYPE))?;
-        let key = match key {
-            None => None,
-            Some(key) => match tlv::fields(key.value, &[Type::NAME, Type::KEY_DIGEST])? {
+        self.kind = SignatureType(tlv::integer(kind.value, Type::SIGNATURE_TYPE)?);
+        if let Some(key) = key {
+            let mut fields = [None; 2];
+            tlv::find(key.value, &[Type::NAME, Type::KEY_DIGEST], &mut fields)?;
+            self.key = match &fields {
                 [Some(name), None] => Some(KeyLocator::Name(Name::parse(name.value)?)),
                 [None, Some(digest)] => Some(KeyLocator::Digest(digest.value)),
                 [None, None] => None,
                 [Some(_), Some(_)] => return Err(Error::Critical(Type::KEY_DIGEST)),
-            },
-        };
-        Ok(Self {
-            kind: SignatureType(integer(kind)?),
-            key,
-            nonce: nonce.map(|nonce| nonce.value),
-            time: time.map(integer).transpose()?,
-            sequence: sequence.map(integer).transpose()?,
-            validity: validity.map(|validity| validity.value),
-        })
+            };
+        }
+        self.nonce = nonce.map(|nonce| nonce.value);
+        tlv::read_integer(time, &mut self.time)?;
+        tlv::read_integer(sequence, &mut self.sequence)?;
+        self.validity = validity.map(|validity| validity.value);
+        Ok(())
     }
 
     /// Writes the value of the SignatureInfo or InterestSignatureInfo element.

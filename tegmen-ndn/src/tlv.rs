@@ -92,7 +92,7 @@ pub fn fields<'p, const N: usize>(value: &'p [u8], kinds: &[Type; N]) -> Result<
 /// types. On a device there is one copy.
 #[cfg_attr(target_pointer_width = "64", inline(always))]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-fn find<'p>(value: &'p [u8], kinds: &[Type], found: &mut [Option<Element<'p>>]) -> Result<(), Error> {
+pub(crate) fn find<'p>(value: &'p [u8], kinds: &[Type], found: &mut [Option<Element<'p>>]) -> Result<(), Error> {
     let mut next = 0;
     for element in Elements::of(value) {
         let element = element?;
@@ -105,6 +105,29 @@ fn find<'p>(value: &'p [u8], kinds: &[Type], found: &mut [Option<Element<'p>>]) 
             None if element.kind.is_critical() => return Err(Error::Critical(element.kind)),
             None => {}
         }
+    }
+    Ok(())
+}
+
+/// Returns the value of an element whose value must have `LEN` bytes. Returns `None` if the element is missing.
+///
+/// # Errors
+/// [`Error::Length`] for any other length.
+pub(crate) fn fixed<'p, const LEN: usize>(element: &Option<Element<'p>>) -> Result<Option<&'p [u8; LEN]>, Error> {
+    match element {
+        None => Ok(None),
+        Some(Element { kind, value, .. }) => value.as_array().ok_or(Error::Length(*kind)).map(Some),
+    }
+}
+
+/// Reads a NonNegativeInteger into `number`. If the element is missing, `number` does not change.
+///
+/// # Errors
+/// [`Error::Length`] for a length that [`integer`] refuses.
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+pub(crate) fn read_integer(element: &Option<Element<'_>>, number: &mut Option<u64>) -> Result<(), Error> {
+    if let Some(Element { kind, value, .. }) = element {
+        *number = Some(integer(value, *kind)?);
     }
     Ok(())
 }
