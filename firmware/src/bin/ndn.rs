@@ -9,7 +9,7 @@ use tegmen::crypto::hash::HmacKey;
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
 use tegmen_firmware::Provider;
-use tegmen_firmware::measure::{Note, exit, mark_begin, mark_end, measured, stack_of};
+use tegmen_firmware::measure::{Note, Region, exit, mark_begin, mark_end, measured, stack_of};
 use tegmen_firmware::place::Place;
 use tegmen_lowpan::fragment::{Fragments, Reassembly};
 use tegmen_lowpan::frame::LinkAddress;
@@ -198,24 +198,11 @@ impl Mote {
         mark_end(RESTORE);
         let packet = frame.bytes_mut();
         if packet.first() == Some(&DATA) {
-            let mut authentic = |data: &ReceivedData<'_>| {
-                mark_begin(VERIFY);
-                let verified = data.signed.verify(crypto, key);
-                mark_end(VERIFY);
-                verified.is_ok()
-            };
+            let mut authentic = |data: &ReceivedData<'_>| measured(VERIFY, || data.signed.verify(crypto, key)).is_ok();
             return forwarder.on_data::<Provider>(NOW, from, packet, &mut authentic, radio).ok();
         }
-        if from == SECOND {
-            mark_begin(STORED);
-            let outcome = forwarder.on_interest::<Provider>(NOW, from, packet, (), radio);
-            mark_end(STORED);
-            return outcome.ok();
-        }
-        mark_begin(FORWARD);
-        let outcome = forwarder.on_interest::<Provider>(NOW, from, packet, (), radio);
-        mark_end(FORWARD);
-        outcome.ok()
+        let operation = Region::new(if from == SECOND { STORED } else { FORWARD });
+        operation.measured(|| forwarder.on_interest::<Provider>(NOW, from, packet, (), radio)).ok()
     }
 
     /// Lets the application answer the Interest that waits for it.
@@ -227,9 +214,7 @@ impl Mote {
         let Self { forwarder, radio, packet, .. } = self;
         copy(packet, radio.packet.get(..radio.len)?).ok()?;
         let packet = packet.get(..radio.len)?;
-        mark_begin(PASS);
-        let outcome = forwarder.on_data::<Provider>(NOW, APPLICATION, packet, &mut |_| true, radio);
-        mark_end(PASS);
+        let outcome = measured(PASS, || forwarder.on_data::<Provider>(NOW, APPLICATION, packet, &mut |_| true, radio));
         (outcome == Ok(Outcome::Returned) && self.radio.to == FIRST).then_some(())
     }
 
