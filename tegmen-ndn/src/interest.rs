@@ -121,8 +121,8 @@ impl<'p> ReceivedInterest<'p> {
     pub fn has_valid_digest<C: Crypto>(&self) -> bool {
         let Some(digested) = self.digested else { return true };
         let expected = digest::<C, DIGEST_LEN>(&[digested]);
-        let mut components = self.interest.name.components();
-        components.any(|component| component.kind == Type::PARAMETERS_DIGEST && component.value == expected)
+        let Ok(Some(place)) = DigestPlace::of(&self.interest.name) else { return false };
+        self.interest.name.as_bytes().get(..place.end).is_some_and(|front| front.ends_with(&expected))
     }
 }
 
@@ -238,7 +238,7 @@ impl Interest<'_> {
         sign: impl FnOnce(&mut Frame<'_>, &[u8], usize) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let components = self.name.as_bytes();
-        let has_digest = self.name.components().any(|component| component.kind == Type::PARAMETERS_DIGEST);
+        let has_digest = !matches!(DigestPlace::of(&self.name), Ok(None));
         if has_digest || (components.is_empty() && self.parameters.is_none()) {
             return Err(WriteError::Name);
         }

@@ -147,6 +147,7 @@ fn read_number(reader: &mut Reader<'_>) -> Result<u64, Error> {
 ///
 /// # Errors
 /// [`Error::Length`] for any other length.
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub fn integer(value: &[u8], kind: Type) -> Result<u64, Error> {
     if !matches!(value.len(), 1 | 2 | 4 | 8) {
         return Err(Error::Length(kind));
