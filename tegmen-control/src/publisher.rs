@@ -266,7 +266,7 @@ impl Tickets {
 }
 
 /// Returns the number of tokens that one client can have, of a table for `most` tokens. So a client with many tokens
-/// leaves room for others. A client that lost its state needs its next token while its last one is still valid.
+/// leaves space for others. A client that lost its state needs its next token while its last one is still valid.
 pub(crate) fn share(most: usize) -> usize {
     (most / 4).max(2)
 }

@@ -167,7 +167,7 @@ fn a_client_has_a_share_of_the_tokens() {
     take(&table, "lamp", 4, 20).expect("a context of another client");
     table.expire(NOW + 10 + LINGER);
     take(&table, "display", 5, 30).expect("one of the tokens expired");
-    // A small table has room for two tokens of each client.
+    // A small table has space for two tokens of each client.
     let table = tokens(3);
     take(&table, "display", 1, 10).expect("a context");
     take(&table, "display", 2, 11).expect("a context");
