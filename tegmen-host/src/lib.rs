@@ -20,8 +20,8 @@
 //! * [`slab`] is the peer table of servers and clients, which can also be used alone with
 //!   [`tegmen::endpoint::Endpoint`].
 
-#[cfg(unix)]
 pub mod base64url;
+#[cfg(unix)]
 pub mod bridge;
 pub mod cbor;
 pub mod client;

@@ -113,9 +113,11 @@ proptest! {
     #[test]
     fn a_content_key_opens_one_path_under_one_identity(
         nonces in ("[A-Za-z0-9_-]{12}", "[A-Za-z0-9_-]{12}"),
+        is_same in any::<bool>(),
         paths in ("[/a-c\\x00;]{0,4}", "[/a-c\\x00;]{0,4}"),
     ) {
-        let texts = (format!("p;{}", nonces.0), format!("p;{}", nonces.1));
+        let second = if is_same { &nonces.0 } else { &nonces.1 };
+        let texts = (format!("p;{}", nonces.0), format!("p;{second}"));
         let key = |text: &str, path: &str| *protokey().content_key::<RustCrypto>(identity(text), path).expose();
         let keys = (key(&texts.0, &paths.0), key(&texts.1, &paths.1));
         prop_assert_eq!(keys.0 == keys.1, texts.0 == texts.1 && paths.0 == paths.1);
