@@ -214,7 +214,7 @@ fn revocations_and_keys<S: Store>() -> Vec<Operation<S>> {
     ]
 }
 
-/// The problems of a request that creates a group.
+/// The problems with which the server can refuse to create a group.
 const NOT_CREATED: &[Code] = &[
     Code::NoGroups,
     Code::UnknownDevice,

@@ -279,7 +279,7 @@ pub(crate) fn issue_for_device(dir: &Path, device: &str, valid: Duration) -> Res
 
 /// Revokes the certificates of a delegated device, and writes the revocation list. Then makes a new private key for the
 /// device, and issues a certificate for this key as [`issue_for_device`] does. Returns the revoked certificates that
-/// have not expired, also those that were revoked before this call.
+/// have not expired, including those that were revoked before this call.
 pub(crate) fn replace_for_device(
     dir: &Path,
     device: &str,
@@ -291,7 +291,8 @@ pub(crate) fn replace_for_device(
     let revoked = authority.revoke_named(device, now)?;
     authority.write_crl(now, days(CRL_DAYS))?;
     drop(authority);
-    // Without a certificate, a server that is killed here issues another one at its next start.
+    // If the process is killed after the removal of the certificate, the server issues another certificate at its next
+    // start.
     let (certificate_file, key_file) = device_files(dir, device);
     files::remove(&certificate_file)?;
     files::remove(&key_file)?;

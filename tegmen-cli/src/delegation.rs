@@ -107,8 +107,8 @@ enum Command {
     },
     /// Treat the server as compromised: draw new device keys, and list the connections that an intruder with the old
     /// keys can read and resume. The new keys are written to files NAME.key that only you can read. Bring these files
-    /// to the devices. The command also replaces the certificates of the devices and their private keys. It revokes the
-    /// old certificates if the CA of the server issued them, and lists them.
+    /// to the devices. The command also replaces the certificates of the devices and their private keys. It lists the
+    /// old certificates, and revokes those that the CA of the server issued.
     #[command(
         after_help = "Example:\n  tegmen delegation server-compromised lamp.example valve.example --output-dir keys"
     )]
@@ -409,7 +409,7 @@ fn server_compromised(admin: &Admin, names: &[String], dir: &Path, out: Output) 
     Ok(())
 }
 
-/// Describes a replaced certificate in one line, with what the operator has to do.
+/// Describes a replaced certificate, and the next step of the operator, in one line.
 fn describe_replaced(certificate: &Value) -> String {
     let text = |field: &str| certificate[field].as_str().unwrap_or_default();
     let until = rfc3339_of(&certificate["expires"]);

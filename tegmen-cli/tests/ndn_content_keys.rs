@@ -116,7 +116,7 @@ impl House {
         fetch(&mut client, &Name::of_checked(&name), Duration::from_secs(4), &mut any).await.unwrap()
     }
 
-    /// Requests the key of an encrypted object, as a device does that stores the key.
+    /// Requests the key of an encrypted object, and returns it. A device can store this key.
     async fn key(&self, object: &Fetched, device: &str) -> Option<ContentKey> {
         let config = ClientConfig::psk(device, SHARED_KEY);
         let session = Session::connect_to(self.access.addresses[0], Scheme::Coaps, config).await.unwrap();
@@ -135,11 +135,11 @@ fn a_consumer_reads_what_the_policy_allows_and_nothing_else() {
     let _oven = house.producer(OVEN);
     assert_eq!(house.read("/house/temp", "display"), "21.5");
     assert_eq!(house.read("/house/temp", "mallory"), "21.5");
-    // A device without a right gets no key, and a right for one content is no right for another.
+    // A device without a right gets no key. A right to read one content gives no right to read another content.
     house.refused(&house.get("/house/temp", "lamp"), 1, "no key for /house/temp of oven");
     house.refused(&house.get("/house/door", "display"), 1, "no key for /house/door of oven");
     house.refused(&house.command("get /house/temp").output().unwrap(), 2, "by --access-server");
-    // Content in clear does not take the place of encrypted content.
+    // A consumer that expects encrypted content refuses content in clear.
     let _clear = house.producer("serve --value /yard/temp=9 --ping /yard");
     std::fs::write(house.scene.0.join("plain"), "9").unwrap();
     let mut put = Server::of(&mut house.command("put /yard/plain plain"), 0);
@@ -157,13 +157,13 @@ fn a_consumer_reads_what_the_policy_allows_and_nothing_else() {
 }
 
 /// `mallory` stores the key of a content, and then loses its right. The stored key opens the old content until the
-/// producer starts again. It does not open the content after the start, and the server gives mallory no other key.
+/// producer starts again. It does not open the content after the start, and the server gives `mallory` no other key.
 ///
 /// This test fails if the producer uses a key again after a start.
 #[test]
 fn a_stored_key_does_not_open_the_content_after_a_revocation_and_a_new_start() {
     let house = House::new("ndn-rotation");
-    // Both starts use the same version, as a producer does whose clock steps back.
+    // Both starts use the same version. This happens at a producer whose clock was set back.
     let put = |content: &str| {
         std::fs::write(house.scene.0.join("content"), content).unwrap();
         let arguments = "put /house/temp content --version-number 7 --producer oven --protokey oven.protokey";
@@ -192,10 +192,10 @@ fn a_stored_key_does_not_open_the_content_after_a_revocation_and_a_new_start() {
     drop(oven);
 }
 
-/// Two values of one name have the same key. With one version they would have the same nonce, too, and their ciphertexts
-/// would show the difference of their contents.
+/// Two values of one name have the same key. If they also had the same version, they would have the same nonce, and
+/// their ciphertexts would show the difference of their contents.
 ///
-/// This test fails if `serve` gives both values one version.
+/// This test fails if `serve` gives both values the same version.
 #[test]
 fn two_values_of_one_name_have_two_nonces() {
     let house = House::new("ndn-twice");

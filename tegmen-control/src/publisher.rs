@@ -134,7 +134,7 @@ struct Taken {
 
 impl Tickets {
     /// Makes an empty table of tokens for the publisher of this name. At most `most` tokens are in use at the same
-    /// time, each for one session. One subscriber has at most a quarter of them, but always two.
+    /// time, each for one session. The maximum for one subscriber is a quarter of `most`, but at least two.
     ///
     /// # Errors
     /// The error of the system if it has no randomness.
@@ -265,8 +265,9 @@ impl Tickets {
     }
 }
 
-/// Returns the number of tokens that one client can have, of a table for `most` tokens. So a client with many tokens
-/// leaves space for others. A client that lost its state needs its next token while its last one is still valid.
+/// Returns the maximum number of tokens of one client in a table for `most` tokens. This maximum leaves space for the
+/// tokens of other clients. It is at least two, because a client that lost its state needs a new token while its last
+/// token is still valid.
 pub(crate) fn share(most: usize) -> usize {
     (most / 4).max(2)
 }

@@ -88,7 +88,7 @@ pub enum Refusal {
         /// Seconds after which one of the tokens expires, so that the client may try again.
         seconds: u32,
     },
-    /// The client already has the maximum number of tokens of one client.
+    /// The client already has the maximum number of tokens for one client.
     #[error("the client has as many tokens as one client can have: ask again in {seconds} s")]
     TooMany {
         /// Seconds after which one of the client's tokens expires, so that the client may try again.
@@ -133,7 +133,8 @@ pub struct TokenSettings {
     pub name: String,
     /// The key that the resource server shares with the access control server.
     pub key: Secret<LONG_KEY_LEN>,
-    /// Maximum number of tokens at the same time. One client has at most a quarter of them, but always two.
+    /// Maximum number of tokens at the same time. The maximum for one client is a quarter of this number, but at least
+    /// two.
     pub most: usize,
     /// The URI of the access control server. A client without protection receives it as a hint in a 4.01 response. With
     /// `None` there are no hints, and the policy of the CoAP server decides on requests without protection.

@@ -359,7 +359,7 @@ async fn a_content_key_goes_to_consumers_with_the_right_and_to_the_producer() {
     content_key(&display, own, "/screen").await.expect("the key of its own content");
     let mallory = connect(&server, "mallory").await;
     assert!(matches!(content_key(&mallory, own, "/screen").await, Err(NotGranted::Refused)));
-    // The keys of a disabled producer go to nobody, and a disabled consumer gets no keys.
+    // Nobody gets the keys of a disabled producer, and a disabled consumer gets no keys.
     service.disable("operator", "oven").await.expect("disabled");
     assert!(matches!(content_key(&display, identity, "/temp").await, Err(NotGranted::Refused)));
     service.enable("operator", "oven").await.expect("enabled");

@@ -83,7 +83,8 @@ impl Initiator {
         let is_peer = |peer: &Credential| peer.is_meant_by(&id) && *peer != identity.credential;
         let mut verified = Err(Failure::UnknownCredential);
         for peer in find(&id).into_iter().filter(is_peer) {
-            // A provider that met a key that is not a point on the curve does not recover.
+            // If a public key is not a point on the curve, the failure of its provider is permanent. So each credential
+            // gets its own provider.
             let provider = &mut Provider::new(crypto);
             let tried = lakers::i_verify_message_2(&state, provider, peer.0, identity.private.expose());
             verified = match provider.has_failed() {

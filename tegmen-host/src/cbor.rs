@@ -78,12 +78,12 @@ pub fn read_map<'b>(
     decoder: &mut Decoder<'b>,
     take: impl FnMut(i64, &mut Decoder<'b>) -> Result<bool, Malformed>,
 ) -> Result<(), Malformed> {
-    // A key of text has no number in any registry.
+    // The registries have no number for a key that is text.
     read_map_with(decoder, skip_value, take)
 }
 
-/// Does the same as [`read_map`], and calls `read_key` for each key that is not an integer. The value of this key is
-/// skipped.
+/// Does the same as [`read_map`], and calls `read_key` for each key that is not an integer. The function skips the
+/// value of this key.
 ///
 /// # Errors
 /// [`Malformed`] if there is no valid map.
@@ -125,7 +125,7 @@ pub(crate) fn read_map_with<'b>(
                 others.iter().rev().skip(1).any(|other| *other == label)
             }
         };
-        // No registry has a label beyond 64 bits.
+        // No registry has a label that needs more than 64 bits.
         let known = i64::try_from(label).ok();
         if is_repeated {
             return Err(known.map_or(Malformed::Syntax, Malformed::Repeated));

@@ -75,7 +75,7 @@ impl Problem {
     }
 }
 
-/// Reads a text string, or the text of a tagged array with language, text, and perhaps the direction.
+/// Reads a text string, or the text of a tagged array with language, text, and optionally direction.
 fn text(decoder: &mut Decoder<'_>) -> Result<String, Malformed> {
     if decoder.datatype()? != Type::Tag {
         return Ok(decoder.str()?.to_owned());

@@ -68,7 +68,8 @@ pub struct SenmlError(String);
 /// The version of SenML that RFC 8428 defines. A pack without a version has this version.
 const VERSION: u64 = 10;
 
-/// The first time that is in seconds since 1970, and not relative to the current time (RFC 8428, section 4.5.3).
+/// The lowest time that is in seconds since 1970. A lower time is relative to the current time (RFC 8428, section
+/// 4.5.3).
 const FIRST_ABSOLUTE: f64 = 268_435_456.0;
 
 /// The labels of RFC 8428, table 1.
@@ -375,7 +376,7 @@ fn write_pack(
 /// Returns the records after the base fields were applied (RFC 8428, section 4.6): name, unit, time and values are
 /// complete. The records have a version only if the version is not 10. `now` is the time at which the pack arrived, in
 /// seconds since 1970: a time below 2^28 is relative to it (section 4.5.3). A record without a time was measured at
-/// about this time, and stays without one.
+/// about the time `now`. It also has no time in the result.
 pub fn resolve(records: &[Record], now: f64) -> Vec<Record> {
     let mut base = Record::default();
     let mut resolved = Vec::new();

@@ -323,7 +323,7 @@ impl Between {
 /// Returns an alert of the server in a protected record. `secrets` is the line of the key log, and `hello` is a datagram
 /// that begins with the ServerHello.
 fn alert_of_server(secrets: &str, hello: &[u8], alert: [u8; 2]) -> Vec<u8> {
-    // Behind record and handshake headers and version: the random, the session id, and the suite.
+    // The random, the session id and the suite follow the record header, the handshake header and the version.
     let (server_random, rest) = hello[27..].split_at(32);
     let suite = &rest[1 + usize::from(rest[0])..];
     let suite = CipherSuite(u16::from_be_bytes([suite[0], suite[1]]));
@@ -334,7 +334,7 @@ fn alert_of_server(secrets: &str, hello: &[u8], alert: [u8; 2]) -> Vec<u8> {
         .prf::<RustCrypto>(&[b"key expansion", server_random, client_random], &mut block);
     let mut channel = suite.channel(false, &block, false).unwrap();
     let (mut crypto, mut last) = (RustCrypto::new([1; 32]), Vec::new());
-    // The server has used the first numbers.
+    // The server has already used the first record numbers.
     for _ in 0..20 {
         let mut storage = [0; 100];
         let mut frame = Frame::new(&mut storage, 40);
@@ -345,7 +345,8 @@ fn alert_of_server(secrets: &str, hello: &[u8], alert: [u8; 2]) -> Vec<u8> {
     last
 }
 
-/// RFC 5246, section 7.2.2: a session that a fatal alert ended is not resumed. One that close_notify ended can be.
+/// RFC 5246, section 7.2.2: a session that a fatal alert ended is not resumed. A session that close_notify ended can be
+/// resumed.
 #[tokio::test]
 async fn a_session_that_a_fatal_alert_ended_is_forgotten() {
     let credentials = Credentials::single("me", b"0123456789abcdef");
@@ -358,7 +359,7 @@ async fn a_session_that_a_fatal_alert_ended_is_forgotten() {
             let seen = seen.clone();
             Tap(Arc::new(move |tapped| match tapped {
                 Tapped::Secrets(line) => seen.lock().unwrap().0 = line.to_owned(),
-                // A handshake record with a ServerHello in front.
+                // A handshake record that begins with a ServerHello.
                 Tapped::Datagram { sent: false, datagram, .. } if datagram[0] == 22 && datagram.get(13) == Some(&2) => {
                     seen.lock().unwrap().1 = datagram.to_vec();
                 }

@@ -32,7 +32,7 @@ pub enum ClientError {
     Nack(NackReason),
     /// The packet cannot be encoded.
     Write(WriteError),
-    /// The content is too long to be encrypted. The value is its length in bytes.
+    /// The content is too long for encryption. The value is the length of the content in bytes.
     TooLong(usize),
     /// The forwarder refused to register a prefix. The values are the status code and the text of its answer.
     Refused(u64, String),

@@ -5,8 +5,8 @@
 //! `/file/32=metadata`.
 //!
 //! The segments of an encrypted object are `/file/32=key/IDENTITY/v=VERSION/seg=0` and so on. IDENTITY is the identity
-//! of the key. The content of all segments together is the ciphertext and its tag, and the nonce comes from the name
-//! without the segment.
+//! of the key. The content of all segments together is the ciphertext and its tag, and the nonce is derived from the
+//! name without the segment.
 
 use crate::client::{Client, ClientError, Received, interest_bytes, name_bytes};
 use crate::management::bytes_of;
@@ -25,8 +25,8 @@ use tokio::time::Instant;
 /// Maximum number of content bytes in a segment.
 pub const SEGMENT: usize = 8_000;
 
-/// Maximum number of content bytes of an encrypted object: AES-CCM with a nonce of 13 bytes encrypts no longer message
-/// (RFC 3610, section 2.1).
+/// Maximum number of content bytes of an encrypted object: with a nonce of 13 bytes, AES-CCM cannot encrypt a longer
+/// message (RFC 3610, section 2.1).
 pub const MAX_ENCRYPTED: usize = u16::MAX as usize;
 
 /// The keyword component before the identity of the key in the name of an encrypted object.
@@ -82,8 +82,8 @@ impl Object {
 
     /// Makes an object with encrypted content. `key` is the key, with the identity by which consumers request it.
     ///
-    /// An object with the same prefix and version that is encrypted under the same key has the same nonce. So a
-    /// producer must use a new key each time it starts, with a new identity. Then it needs no stored version.
+    /// Two objects with the same prefix and version that are encrypted under the same key have the same nonce. So a
+    /// producer must use a new key with a new identity each time it starts. Then the producer need not store versions.
     ///
     /// # Errors
     /// [`ClientError::TooLong`] for more than [`MAX_ENCRYPTED`] bytes of content, or [`ClientError::Write`].
@@ -116,7 +116,7 @@ impl Object {
         Self::of_version(client, prefix, versioned, sealed.written(), freshness, signer)
     }
 
-    /// Makes an object of its name with the version, and its content.
+    /// Makes an object from its name with the version, and from its content.
     fn of_version(
         client: &mut Client,
         prefix: &Name<'_>,
@@ -297,7 +297,7 @@ pub struct Fetched {
 
 impl Fetched {
     /// Returns the name of the object without key and version, and the identity of the key with which the content is
-    /// encrypted. Returns `None` if the name names no key.
+    /// encrypted. Returns `None` if the name has no identity of a key.
     pub fn key(&self) -> Option<(Name<'_>, &[u8])> {
         let name = Name::of_checked(&self.name);
         let len = name.len().checked_sub(3)?;
@@ -312,7 +312,8 @@ impl Fetched {
     /// Decrypts the content.
     ///
     /// # Errors
-    /// [`NotAuthentic`] if the content was not encrypted with this key under this name. The content is then not usable.
+    /// [`NotAuthentic`] if the content was not encrypted with this key under this name. The content cannot be used
+    /// after this error.
     pub fn decrypt(&mut self, key: &ContentKey) -> Result<(), NotAuthentic> {
         let mut crypto = RustCrypto::new([0; 32]);
         let len = key.open(&mut crypto, &Name::of_checked(&self.name), &mut self.content)?;

@@ -159,8 +159,8 @@ async fn encrypting(to: &FaceUri, start: u8) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move { drop(object.serve(&mut producer).await) })
 }
 
-/// A producer that starts again uses the version of its first start again, because its clock stepped back. Its new key
-/// has another identity, so the name of the object is another, too. Without the identity in the name, a cache would have
+/// At its second start, a producer uses the version of its first start again, because its clock was set back. The new
+/// key has another identity, so the object also has another name. Without the identity in the name, a cache would have
 /// two contents for one name, and this test would fail.
 #[tokio::test]
 async fn an_encrypted_object_is_opened_with_its_key_alone_and_another_start_has_another_name() {

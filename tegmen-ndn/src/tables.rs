@@ -41,7 +41,8 @@ impl Tick {
 
     /// Returns the time that is `millis` milliseconds after this time. At most 25 days are added.
     pub const fn after_millis(self, millis: u64) -> Self {
-        // A product of 64 bits takes long, so a longer time is first reduced to 49 days.
+        // A multiplication of two 64-bit numbers takes long. So a time of more than 49 days is first reduced to 49
+        // days.
         let millis = if millis > u32::MAX as u64 { u32::MAX } else { millis as u32 };
         // The conversion uses no division, because a division of 64 bits takes long. A unit is 128/125 milliseconds.
         self.after_units((millis as u64).wrapping_mul(125) >> 7)

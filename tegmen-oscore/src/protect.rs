@@ -96,7 +96,8 @@ impl<N: Naming> SecurityContext<N> {
         request: (&Id, &PartialIv),
         frame: &mut Frame<'_>,
     ) -> Result<(), ProtectError> {
-        // The nonces of our key have our numbers, and in responses also those of the other endpoint.
+        // The nonces under the key of this endpoint contain its own sequence numbers, and in responses also those of
+        // the other endpoint.
         self.aead.check::<C>(number.unwrap_or(request.1), GCM_LIMIT / 2)?;
         let inputs = &self.inputs(&self.sender_id, number, request);
         let mut option = OscoreOption { partial_iv: number.copied(), ..OscoreOption::default() };

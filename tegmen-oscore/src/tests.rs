@@ -485,8 +485,8 @@ fn nothing_is_protected_without_a_lease_and_nothing_after_the_last_number() {
     assert_eq!((protect(&mut last), protect(&mut last)), (Ok(()), Err(ProtectError::Exhausted)));
 }
 
-/// A key of AES-GCM encrypts at most 2^32 messages (RFC 9053, section 4.1.1): half of them under numbers of its own
-/// end, and half of them under numbers of the other end.
+/// A key of AES-GCM encrypts at most 2^32 messages (RFC 9053, section 4.1.1): half of them under sequence numbers of
+/// its own endpoint, and half of them under sequence numbers of the other endpoint.
 #[test]
 fn a_key_of_aes_gcm_encrypts_no_more_than_2_to_the_32_messages() {
     let crypto = &mut RustCrypto::new([1; 32]);

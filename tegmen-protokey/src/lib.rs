@@ -1,5 +1,5 @@
-//! Keys of sessions and of content that are derived from protokeys (T. Kothmayr and others, "A DTLS Based End-To-End Security
-//! Architecture for the Internet of Things with Two-Way Authentication", section IV).
+//! Keys of sessions and of content that are derived from protokeys (T. Kothmayr and others, "A DTLS Based End-To-End
+//! Security Architecture for the Internet of Things with Two-Way Authentication", section IV).
 //!
 //! A publisher without public-key cryptography shares a *protokey* only with the access control server. For each
 //! session the publisher makes a [`SessionIdentity`], derives the pre-shared key of the session from this identity, and
@@ -165,10 +165,10 @@ impl Protokey {
 
     /// Derives the key for the content of the resource `path`: the first bytes of an HMAC. The message of the HMAC is a
     /// fixed text, the identity of the key, a zero byte and the path. `identity` has the form of a session identity.
-    /// The producer draws it at random, so nobody can request the key before the producer uses it.
+    /// The producer chooses the identity at random, so nobody can request the key before the producer uses it.
     ///
-    /// An identity contains no zero byte, so each message has only one identity and one path. The fixed text ends with
-    /// a space, and a fourth word follows. So the message differs from the messages for [`Self::session_key`],
+    /// An identity contains no zero byte, so each message has only one identity and one path. After its third word, the
+    /// message has a space and a fourth word. So the message differs from the messages for [`Self::session_key`],
     /// [`Self::token_key`] and [`Self::server_key`].
     pub fn content_key<C: Crypto>(&self, identity: SessionIdentity<'_>, path: &str) -> Secret<KEY_LEN> {
         let message = [b"tegmen content key ".as_slice(), identity.text.as_bytes(), &[0], path.as_bytes()];

@@ -906,7 +906,7 @@ fn a_hello_of_a_renegotiation_is_answered_with_handshake_failure() {
     for (tail, alert) in [
         (&[0, 6, 0xff, 1, 0, 2, 1, 7][..], 40),
         (&[0, 17, 0xff, 1, 0, 13, 12, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], 40),
-        // The length of the content is wrong, or the content has no length.
+        // The length of renegotiated_connection is wrong, or the content of the extension has no length.
         (&[0, 6, 0xff, 1, 0, 2, 2, 7], 50),
         (&[0, 4, 0xff, 1, 0, 0], 50),
     ] {

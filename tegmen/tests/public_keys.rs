@@ -272,7 +272,7 @@ fn a_client_that_takes_no_uncompressed_points_is_refused() {
     }
 }
 
-/// RFC 8422, section 5.1.2: also a server that chooses a suite without curves examines the list.
+/// RFC 8422, section 5.1.2: a server examines ec_point_formats even if it chooses a suite without curves.
 #[test]
 fn point_formats_are_checked_whichever_suite_is_chosen() {
     const COMPRESSED: [u8; 6] = [0, 11, 0, 2, 1, 1];
@@ -506,7 +506,7 @@ fn an_x25519_key_of_small_order_is_an_illegal_parameter() {
         at_client.network = Box::new(|n, _| if n < 3 { Fate::arrives() } else { Fate::LOST });
         at_client.connect();
         at_client.run(Duration::from_millis(100));
-        // No hint, and the share behind its named curve: x25519.
+        // The ServerKeyExchange has no hint, and has the share after the named curve x25519.
         let key = [&[0, 0, 3, 0, 29, 32][..], &share].concat();
         let hello = server_hello([254, 253], SUITE, 0, &[]);
         let flight = [(SERVER_HELLO, hello), (SERVER_KEY_EXCHANGE, key), (SERVER_HELLO_DONE, Vec::new())];

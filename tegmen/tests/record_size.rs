@@ -140,7 +140,7 @@ fn answered(extensions: &[&[u8]]) -> Result<Vec<u8>, (u8, u8)> {
     Ok(body[12 + 2 + 32 + 1 + 2 + 1..].to_vec())
 }
 
-/// RFC 6066, section 4: the length is one of four.
+/// RFC 6066, section 4: max_fragment_length can have four values.
 #[test]
 fn a_client_offers_the_longest_length_within_its_limit() {
     for (limit, length) in

@@ -389,7 +389,7 @@ fn a_client_does_not_offer_a_session_whose_suite_it_does_not_offer() {
         let mut world = first(with(1, Suites::CCM_8_THEN_GCM));
         world.client.offer(Suites::GCM);
         falls_back(&mut world);
-        // Behind record and handshake headers, version and random: the length of the session id.
+        // The length of the session id follows the record header, the handshake header, the version and the random.
         assert_eq!(world.sent[0].1[25 + 2 + 32], 0);
     }
 }
@@ -406,7 +406,7 @@ fn a_client_sends_no_more_than_its_fragment_length_if_a_resumption_does_not_answ
         world.connect_again();
         world.run(Duration::from_millis(10));
         let (_, hello) = world.sent.remove(0);
-        // Behind record and handshake headers, version and random.
+        // The session id follows the record header, the handshake header, the version and the random.
         let session_id = &hello[25 + 2 + 32..][..33];
         let suite = CipherSuite::PSK_WITH_AES_128_CCM_8.0.to_be_bytes();
         let extended_master_secret = [0, 4, 0, 0x17, 0, 0];

@@ -42,8 +42,8 @@ pub(crate) struct Wanted {
     #[serde(default = "suite")]
     #[schemars(extend("enum" = NAMES))]
     suite: String,
-    /// The GroupID in the header of a response. No two groups at one port have the same GroupID. If it is missing, the
-    /// controller chooses the lowest free one. A Group OSCORE group has no GroupID.
+    /// The GroupID in the header of a response. It must differ from the GroupIDs of the other groups at the same port.
+    /// If this field is missing, the controller chooses the lowest free GroupID. A Group OSCORE group has no GroupID.
     #[schemars(range(min = 1))]
     group_id: Option<u8>,
     /// The group has space for 2^`levels` members.

@@ -243,7 +243,7 @@ impl Authority {
     }
 
     /// Marks the valid certificates with this DNS name as revoked in the index, except login certificates. Returns the
-    /// revoked certificates with this name that have not expired, also those that were revoked before this call.
+    /// revoked certificates with this name that have not expired, including those that were revoked before this call.
     pub(crate) fn revoke_named(&mut self, name: &str, now: SystemTime) -> Result<Vec<Issued>, Failure> {
         let is_of = |issued: &Issued| {
             issued.login.is_none() && issued.names.iter().any(|other| other.eq_ignore_ascii_case(name))

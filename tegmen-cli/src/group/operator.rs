@@ -134,9 +134,9 @@ pub(super) struct Create {
     /// --oscore is given.
     #[arg(long, value_name = "KIND", value_parser = ["none", "p256", "ed25519"])]
     signature: Option<String>,
-    /// The number of the group in the header of a response. No two groups of the server at one port have the same
-    /// number. Without this option the server chooses the lowest free number. Give a number if a device is to be a
-    /// member of groups of several servers.
+    /// The GroupID: the number of the group in the header of a response. It must differ from the GroupIDs of the other
+    /// groups of the server at the same port. Without this option the server chooses the lowest free GroupID. Give a
+    /// GroupID if a device is to be a member of groups of several servers.
     #[arg(long, value_name = "N", conflicts_with = "oscore", value_parser = clap::value_parser!(u8).range(1..))]
     group_id: Option<u8>,
     /// A member that answers requests and belongs to the group from its creation, as NAME=IP with the source address of

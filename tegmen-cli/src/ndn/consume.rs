@@ -24,9 +24,9 @@ use tegmen_ndn_host::trust::Trust;
     tegmen ndn get /house/temp --packet --prefix --fresh\n  \
     tegmen ndn get /house/temp --anchor keys/house.cert\n  \
     tegmen ndn get /house/temp --access-server coaps://access.example --credentials display.toml\n\n\
-    An object has segments and a version. Without a version in the name the newest one is asked for.\n\
-    With an anchor the certificates of its producer are fetched, too, and nothing is printed that they do not prove.\n\
-    With an access control server only encrypted objects are accepted, and the server gives their keys.")]
+    An object has segments and a version. Without a version in the name the command fetches the newest version.\n\
+    With --anchor the command also fetches the producer's certificates, and prints only content that they verify.\n\
+    With --access-server the command accepts only encrypted objects, and the server gives their keys.")]
 pub(super) struct Get {
     /// The name of the object, such as /house/temp.
     name: String,

@@ -97,8 +97,8 @@ pub(super) struct Encryption {
     /// consumers by its policy. Each start of the command uses new keys.
     #[arg(long, value_name = "NAME")]
     producer: Option<String>,
-    /// Derive the keys from the protokey in this file, in hexadecimal. Only its owner can read the file. Without this
-    /// option, the producer requests its keys from the access control server.
+    /// Derive the keys from the protokey in this file, in hexadecimal. The file must be readable only by its owner.
+    /// Without this option, the producer requests its keys from the access control server.
     #[arg(long, value_name = "FILE", requires = "producer", conflicts_with = "access_server")]
     protokey: Option<PathBuf>,
     #[command(flatten)]
@@ -112,7 +112,8 @@ pub(super) struct Keys {
 }
 
 impl Encryption {
-    /// Draws a new identity, and returns a key for each name. Returns `None` if the options ask for no encryption.
+    /// Chooses a new identity at random, and returns a key for each name. Returns `None` if the options ask for no
+    /// encryption.
     pub(super) async fn keys(&self, names: &[Name<'_>]) -> Result<Option<Keys>, Failure> {
         let Some(producer) = &self.producer else {
             return match self.access.access_server {

@@ -123,7 +123,8 @@ pub(super) fn microseconds() -> u64 {
     tegmen ndn serve --value /house/temp=21.5 --ping /house --key keys/temp\n  \
     tegmen ndn serve --value /house/temp=21.5 --key keys/temp --producer oven --protokey oven.protokey\n  \
     tegmen ndn serve --value /house/temp=21.5 --producer oven --access-server coaps://access.example --credentials oven.toml\n\n\
-    With a key its certificates are published, too. With --producer each value is an encrypted object.")]
+    With --key the command also publishes the certificates of the key.\n\
+    With --producer each value is an encrypted object.")]
 pub(super) struct Serve {
     #[command(flatten)]
     at: At,
@@ -198,7 +199,7 @@ impl Serve {
         let names: Vec<Name<'_>> = values.iter().map(|(name, _)| Name::of_checked(name)).collect();
         let Some(Keys { identity, keys }) = self.encryption.keys(&names).await? else { return Ok(None) };
         let mut objects = Vec::with_capacity(values.len());
-        // Two values of one name have the same key, so each value has another version, and with it another nonce.
+        // Two values of one name have the same key, so each value gets its own version, and therefore its own nonce.
         for (((name, (_, content)), key), version) in names.iter().zip(values).zip(keys).zip(microseconds()..) {
             let key = (identity.as_bytes(), key);
             let object = Object::encrypted(client, name, key, version, content, self.freshness, signer);

@@ -42,9 +42,9 @@ const PATIENCE: Duration = Duration::from_secs(240);
 /// The longest time for which the task waits before it reads the clock of the system again. An operator may set this
 /// clock at any time.
 const LOOK: Duration = Duration::from_secs(600);
-/// The end of the name of a file with a certificate that was replaced after a compromise of the server. The file also
-/// contains the private key, with which an operator can ask the authority to revoke the certificate (RFC 8555, section
-/// 7.6).
+/// The suffix of the name of a file with a certificate that was replaced after a compromise of the server. The file
+/// also contains the private key, with which an operator can ask the authority to revoke the certificate (RFC 8555,
+/// section 7.6).
 const REPLACED: &str = ".replaced";
 
 /// The certificates that an authority issues for devices.
@@ -118,7 +118,7 @@ impl OfAcme {
     }
 
     /// Makes a new private key for a device, and obtains a certificate for this key. Fails if the private key of the
-    /// device was replaced meanwhile: `replacements` is the number of replacements before.
+    /// device was replaced meanwhile: `replacements` is the number of replacements when the attempt began.
     async fn obtain(&self, account: &mut Option<Account>, device: &str, replacements: u32) -> Result<Held, String> {
         let account = match account {
             Some(account) => account,
@@ -225,7 +225,7 @@ impl Device {
     }
 }
 
-/// Reads the first certificate in a file, which is that of the device.
+/// Reads the first certificate in a file, which is the certificate of the device.
 fn own_certificate(file: &Path) -> Result<CertificateInfo, String> {
     let chain = certificates(file).map_err(|failure| failure.message)?;
     let own = chain.first().and_then(|own| CertificateInfo::parse(own));

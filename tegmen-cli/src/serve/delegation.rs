@@ -213,7 +213,7 @@ impl Certificates for OfCa {
     }
 
     fn replace(&self, device: &str) -> Result<Vec<ReplacedCertificate>, String> {
-        // No handshake uses the old key any more, also if the CA fails.
+        // No handshake uses the old key any more, even if the CA fails.
         self.known().remove(device);
         let replaced = ca::replace_for_device(&self.dir, device, VALID).map_err(|failure| failure.message);
         let replaced = replaced.and_then(|replaced| self.make(device).map(|()| replaced));
@@ -227,7 +227,7 @@ impl Certificates for OfCa {
 }
 
 impl OfCa {
-    /// Stores the reason if the certificate of a device could not be made.
+    /// Stores the problem if the certificate of a device could not be made, and removes the problem otherwise.
     fn note(&self, device: &str, made: Result<(), &String>) {
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         match made {

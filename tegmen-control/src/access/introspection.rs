@@ -252,10 +252,10 @@ struct Granted {
 #[derive(Clone, Copy)]
 enum Asked<'t> {
     Session(Mode, SessionIdentity<'t>),
-    /// The key of a content, by the identity of the key.
+    /// The key of a content. The value is the identity of the key.
     Content(SessionIdentity<'t>),
     /// The value of token_type_hint in the request is that for session identities or content keys, but the token of the
-    /// request has not the form of an identity.
+    /// request does not have the form of an identity.
     NoIdentity(&'t [u8]),
     Certificate(&'t [u8; DIGEST_LEN]),
     NoCertificate,

@@ -17,7 +17,7 @@ const LABEL: &[u8] = b"tegmen revoke/trl";
 const MAX_INDEX: u64 = u64::MAX - 1;
 
 /// Returns the hash of a token, encoded as the revocation list contains it. `token` has the bytes of the parameter
-/// `access_token`. The input of the hash is their text in base64url (RFC 9770, sections 4.2.1 and 4.3.1).
+/// `access_token`. The input of the hash is the text of these bytes in base64url (RFC 9770, sections 4.2.1 and 4.3.1).
 pub fn token_hash<C: Crypto>(token: &[u8]) -> TokenHash {
     [&[SHA_256][..], &digest::<C, DIGEST_LEN>(&[to_base64url(token).as_bytes()])].concat()
 }

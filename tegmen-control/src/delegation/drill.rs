@@ -21,8 +21,8 @@ pub struct Reachable {
     /// The connections that have not expired. An intruder with the old keys of the server can read the records of these
     /// connections, and can resume their sessions.
     pub connections: Vec<DelegatedConnection>,
-    /// The certificates of the device that the server no longer uses, without those that have expired. Until a peer
-    /// knows that they are revoked, an intruder with their private key can pose as the device at this peer.
+    /// The certificates of the device that the server no longer uses, without those that have expired. Until a peer has
+    /// received their revocation, an intruder with their private keys can pose as the device at this peer.
     pub certificates: Vec<ReplacedCertificate>,
 }
 
@@ -34,8 +34,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// each device, the connections that the intruder could use, and the replaced certificates.
     ///
     /// # Errors
-    /// The errors of [`Self::imprint_again`] and [`Self::connections`], and [`DelegationError::Certificate`]. After an error, some of the devices may have
-    /// new keys. These keys are lost, because the call does not return them. So the caller must repeat the call.
+    /// The errors of [`Self::imprint_again`] and [`Self::connections`], and [`DelegationError::Certificate`]. After an
+    /// error, some of the devices may have new keys. These keys are lost, because the call does not return them. So the
+    /// caller must repeat the call.
     pub async fn server_compromised(&self, names: &[&str], by: &str) -> Result<Vec<Reachable>, DelegationError> {
         let devices = names.iter().map(|name| self.known(name)).collect::<Result<Vec<_>, _>>()?;
         self.audit.is_writable()?;

@@ -106,8 +106,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Reads the row of a device, and then its refused connections, so that no revocation is missing that is in force
-    /// for the row.
+    /// Reads the row of a device, and then its refused connections. With this order, no revocation is missing that was
+    /// made before the row was read.
     async fn read_rows(&self, name: &str) -> Result<Rows, DelegationError> {
         let row = rows::device(name);
         let found = self.store.read(row.as_bytes(), None).await?;

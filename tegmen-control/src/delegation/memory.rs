@@ -148,7 +148,8 @@ pub(super) struct InMemory {
     /// is true if the device has acknowledged the refusal.
     pub(super) refused: HashMap<Tag, BTreeMap<u32, bool>>,
     /// The connections whose revocation has begun and is not durable, by the tag of their epoch and by their number. No
-    /// connection replaces them. A connection whose revocation failed stays here until its epoch is no longer valid.
+    /// other connection replaces them. A connection whose revocation failed stays here until its epoch is no longer
+    /// valid.
     ending: BTreeSet<(Tag, u32)>,
     pub(super) new: Free,
     pub(super) again: Free,
@@ -266,7 +267,7 @@ impl InMemory {
         tag.and_then(|tag| self.refused.get(&tag)).is_some_and(|refused| refused.contains_key(&number))
     }
 
-    /// Records that the revocation of a connection begins: no connection replaces it from now on.
+    /// Records that the revocation of a connection begins. From now on, no other connection replaces this connection.
     pub(super) fn ends(&mut self, tag: Tag, number: u32) {
         self.ending.insert((tag, number));
     }
@@ -288,14 +289,14 @@ impl InMemory {
         }
     }
 
-    /// Returns true if another connection may replace the connection with this number of the epoch with this tag. The
-    /// connection is neither refused, nor has its revocation begun.
+    /// Returns true if another connection may replace the connection with this number of the epoch with this tag: the
+    /// connection is not refused, and its revocation has not begun.
     pub(super) fn may_continue(&self, tag: Option<Tag>, number: u32) -> bool {
         tag.is_some_and(|tag| !self.ending.contains(&(tag, number))) && !self.is_refused(tag, number)
     }
 
-    /// Adds refused connections that were read from the store. Each is given by the tag of its epoch, its number, and
-    /// true if the device has acknowledged the refusal.
+    /// Adds refused connections that were read from the store. Each connection is given by the tag of its epoch, its
+    /// number, and true if the device has acknowledged the refusal.
     pub(super) fn load_refused(&mut self, refused: Vec<(Tag, u32, bool)>) {
         let valid = [self.tag, self.tag_before];
         for (tag, number, told) in refused.into_iter().filter(|(tag, ..)| valid.contains(&Some(*tag))) {

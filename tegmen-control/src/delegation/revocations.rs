@@ -27,7 +27,7 @@ pub struct Revoked {
 
 /// The connections that one revocation concerns.
 struct Family {
-    /// The tag of the epoch that was the present one when these connections were found.
+    /// The tag of the present epoch at the time at which these connections were found.
     present: Option<Tag>,
     refused: BTreeSet<(u16, Tag, u32)>,
     /// True if the revocation may have to cover further connections that have no row in the store. Such a connection
@@ -41,8 +41,8 @@ struct Family {
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Revokes a connection. If this connection replaced a connection of the previous epoch, the replaced connection is
     /// revoked too. All connections of the present epoch that replace a revoked connection are also revoked. The
-    /// revocation is durable when this function returns. The server opens no ticket of these connections from the start
-    /// of the call on, so no peer gets a new ticket while the server writes the revocation. The device receives the
+    /// revocation is durable when this function returns. From the start of the call, the server opens no ticket of
+    /// these connections. So no peer gets a new ticket while the server writes the revocation. The device receives the
     /// revocation when the server next contacts it. If the device's list of refused connections is full, the next epoch
     /// begins at that time.
     ///
@@ -124,7 +124,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                 if !is_valid(of) || has_moved && is_alone {
                     return Ok((None, Transaction::default()));
                 }
-                // Others than the named connection may have been replaced in the new epoch before they were found.
+                // Connections other than the named one may have been replaced in the new epoch before they were found.
                 let is_uncertain = family.is_uncertain || has_moved;
                 let refused = device.state().report().refused;
                 let in_present = new.iter().filter(|(_, tag, _)| Some(*tag) == present).count();
@@ -140,7 +140,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                     rows.put(rows::refused(name, tag, *number), row.clone())
                 };
                 let mut transaction = new.iter().filter(|(_, tag, _)| is_valid(*tag)).fold(Transaction::default(), put);
-                // A server that reserves numbers meanwhile may give one to a peer that must be revoked.
+                // Another server that reserves numbers in the meantime may give one of them to a peer whose connection
+                // must be revoked.
                 if let Some((counter, at)) = family.counter.as_ref().filter(|_| !is_uncertain) {
                     transaction = transaction.require(counter.as_str(), *at);
                 }
@@ -162,7 +163,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// connections. From now on, no connection replaces one of them. Also returns the tag of the epoch of `id`.
     async fn family(&self, device: &Device, id: ConnectionId) -> Result<(Tag, Family), DelegationError> {
         let none = || DelegationError::NoConnection { name: device.name.clone(), id };
-        // A peer that returns while the server reads its rows would get a connection that the revocation does not cover.
+        // Otherwise a peer that returns while the server reads the rows would get a connection that the revocation does
+        // not cover.
         let tag = {
             let mut state = device.state();
             let tag = state.tag_of(id).ok_or_else(none)?;

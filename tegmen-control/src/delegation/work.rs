@@ -224,7 +224,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                 _ => Ok(()),
             };
         };
-        // A server that does not know a revocation of another server must not give a number to the revoked peer.
+        // Another server may have revoked a peer. A server that has not read this revocation must not give a number to
+        // the peer.
         let transaction = Transaction::default()
             .require(rows::device(&device.name), known)
             .require(row.as_str(), changed)
@@ -237,7 +238,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                 }
                 Ok(())
             }
-            // Another server reserves at the same time, or the device changes.
+            // Another server reserved numbers or changed the device in the meantime.
             Err(StoreError::Conflict { .. }) => {
                 let _one = device.changing.lock().await;
                 self.reload(device).await?;

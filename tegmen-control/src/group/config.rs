@@ -36,9 +36,9 @@ pub struct GroupConfig {
     #[serde(default, skip_serializing_if = "Protocol::is_axiom")]
     pub protocol: Protocol,
     /// The GroupID, 1 to 255, which is one byte in the header of a response. With the value 0, the header of a response
-    /// looks like the header of a record in a DTLS session. No two groups of a controller have the same GroupID and the
-    /// same port. `None` for a new group lets the controller choose the lowest free GroupID. A Group OSCORE group has
-    /// no GroupID.
+    /// looks like the header of a record in a DTLS session. A controller creates no two groups with the same GroupID
+    /// and the same port. If the GroupID of a new group is `None`, the controller chooses the lowest free GroupID. A
+    /// Group OSCORE group has no GroupID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_id: Option<u8>,
     /// The multicast address and the port to which requests and rekey messages go.
@@ -310,7 +310,7 @@ pub enum GroupError {
     Store(#[from] StoreError),
 }
 
-/// Returns the beginning of the text that names the groups which have a GroupID.
+/// Returns the subject and the verb of the message of [`GroupError::GroupIdTaken`].
 fn holder(group: &str) -> String {
     if group.is_empty() { "several groups have".to_owned() } else { format!("the group {group} has") }
 }

@@ -147,7 +147,8 @@ pub struct Controller<S, C = HostCrypto> {
     signer: Option<Arc<dyn Signer>>,
     crypto: Mutex<C>,
     groups: Mutex<HashMap<String, Arc<Place>>>,
-    /// True if the GroupIDs of all existing groups are reserved. The lock allows the choice of one GroupID at a time.
+    /// True if the GroupIDs of all existing groups are reserved. A controller holds the lock while it chooses a
+    /// GroupID, so it chooses one GroupID at a time.
     group_ids: tokio::sync::Mutex<bool>,
     outbox: Option<Outbox>,
 }
@@ -636,9 +637,9 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         })
     }
 
-    /// Returns a group of this protocol and one of its members, which the epoch `since` or an earlier one admitted. If
-    /// the group in memory has the admission of the epoch `since`, does not read the store: the response to this
-    /// admission needs no later change.
+    /// Returns a group of this protocol and one of its members, which was admitted in the epoch `since` or in an
+    /// earlier epoch. Does not read the store if the group in memory has the admission of the epoch `since`: the
+    /// response to this admission needs no later change.
     async fn with_admission<'p>(
         &self,
         place: &'p mut Option<Group>,

@@ -36,8 +36,8 @@ pub(super) const STALE_SETS: usize = 8;
 pub struct NewOscoreMember {
     /// The roles of the member.
     pub roles: Roles,
-    /// The nonce of the member (`cnonce` of its request to join). The controller signs this nonce when it proves that
-    /// it has its private key. Empty if the request has no nonce.
+    /// The nonce of the member (`cnonce` of its request to join). The controller signs this nonce to prove that it has
+    /// its own private key. The value is empty if the request has no nonce.
     pub cnonce: Vec<u8>,
 }
 

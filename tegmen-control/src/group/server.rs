@@ -602,7 +602,8 @@ fn explained(code: Code, error: GroupcommError) -> Reply {
 }
 
 /// Makes the response of a controller that cannot use its store or its private key. RFC 9594 has no error for this
-/// case, so the problem details have only a text. The cause is for the operator alone.
+/// case, so the problem details have only a text. The response does not contain the cause, which is only for the
+/// operator.
 fn unavailable() -> Reply {
     let problem = Problem::new(
         "The controller cannot do this now",

@@ -150,7 +150,7 @@ fn tokens_end_and_are_as_many_as_the_settings_allow() {
     tokens.take(&third, NOW + 12).expect("room again");
 }
 
-/// A client with many valid tokens does not use the places of others.
+/// A client with many valid tokens leaves space for the tokens of other clients.
 #[test]
 fn a_client_has_a_share_of_the_tokens() {
     let table = tokens(12);

@@ -302,7 +302,7 @@ fn a_compromised_server_replaces_the_certificates_of_its_devices() {
     let replaced: Vec<_> = reachable[0].certificates.iter().map(|one| (one.serial.as_str(), one.revoked)).collect();
     assert_eq!(replaced, [("1a", true), ("2b", false)]);
     assert!(Delegate::credentials(&server, device).is_none(), "the old key signs nothing more");
-    // After a failure an operator repeats the command.
+    // After a failure, an operator repeats the command.
     let config = DeviceConfig { tags: Vec::new(), ..config() };
     wait(server.imprint(DOOR, config, "root")).unwrap();
     let failed = wait(server.server_compromised(&[LAMP, DOOR], "root"));

@@ -127,8 +127,8 @@ fn a_session_whose_connection_is_revoked_meanwhile_is_not_given_again() {
     settle(&*server);
     next_epoch(&*server, &mut device);
     let at = Arc::clone(&server);
-    // The connections of the lamp have two scans. The third scan finds the connection of the door in its first session,
-    // and the fourth scan the one in its second session.
+    // The server reads the connections of the lamp in two scans. The third scan finds the connection of the door in the
+    // first session, and the fourth scan finds its connection in the second session.
     store.interrupt(Call::Scan, 3, move || {
         wait(at.revoke(DOOR, ConnectionId { epoch: 1, number: 0 }, "root")).unwrap();
     });

@@ -156,7 +156,8 @@ fn a_server_learns_what_another_server_of_its_store_changes() {
         until(&|| one.device(LAMP.as_bytes()).is_some()).await;
         other.imprint(DOOR, config(), "root").await.unwrap();
         until(&|| one.device(DOOR.as_bytes()).is_some()).await;
-        // The other server does not know which tickets this one has given meanwhile, so the next epoch ends them.
+        // The other server has no list of the tickets that this server gave in the meantime, so the next epoch ends
+        // these tickets.
         let by_other = other.revoke(LAMP, revoked, "root").await.unwrap();
         assert!(by_other.by_reset);
         until(&|| one.show(LAMP).unwrap().reset.is_some()).await;

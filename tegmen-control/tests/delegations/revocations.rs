@@ -184,7 +184,7 @@ fn a_peer_that_another_server_lets_return_during_its_revocation_loses_the_ticket
     let scene = Scene::new("of-other");
     let (one, store, mut device, ticket) = interruptible(&scene);
     next_epoch(&*one, &mut device);
-    // Another server of the store has no numbers yet, and does not learn of the revocation in time.
+    // Another server of the store has no numbers yet, and does not read the revocation in time.
     let other = server(&scene, store.database.clone(), &Seals::default());
     let (returned, old) = (Arc::new(Mutex::new(None)), ticket.clone());
     let gets = Arc::clone(&returned);

@@ -35,7 +35,7 @@ fn groups_at_one_port_have_different_group_ids() {
         wait(controller.create(name, config, &[])).unwrap();
     }
     assert_eq!([LAMPS, "doors", "attic"].map(|name| id(&controller, name)), [Some(1), Some(2), Some(1)]);
-    // The operator may choose one that is free.
+    // The operator may choose a free GroupID.
     let refused = wait(controller.create("cellar", GroupConfig { group_id: Some(2), ..at(5684) }, &[])).unwrap_err();
     assert!(matches!(&refused, GroupError::GroupIdTaken { id: 2, port: 5684, group } if group == "doors"), "{refused}");
     assert!(refused.to_string().contains("doors"), "{refused}");
@@ -43,12 +43,12 @@ fn groups_at_one_port_have_different_group_ids() {
     wait(controller.create("cellar", GroupConfig { group_id: Some(9), ..at(5684) }, &[])).unwrap();
     assert_eq!(id(&controller, "cellar"), Some(9));
     assert_eq!(reservations(&database), ["group/id/5684/1", "group/id/5684/2", "group/id/5684/9", "group/id/5685/1"]);
-    // A deleted group gives its GroupID back.
+    // The deletion of a group releases its GroupID.
     wait(controller.delete(LAMPS, None)).unwrap();
     assert_eq!(reservations(&database), ["group/id/5684/2", "group/id/5684/9", "group/id/5685/1"]);
     wait(controller.create("porch", at(5684), &[])).unwrap();
     assert_eq!(id(&controller, "porch"), Some(1));
-    // A Group OSCORE group has none.
+    // A Group OSCORE group has no GroupID.
     let signature = Some(SignatureScheme::ED25519);
     let oscore = GroupConfig { protocol: Protocol::Oscore, signature, group_id: Some(1), ..at(5684) };
     wait(controller.create("oscore", oscore, &[])).unwrap();
@@ -81,7 +81,7 @@ fn a_port_whose_group_ids_are_all_in_use_refuses_another_group() {
 fn groups_that_are_created_at_the_same_time_have_different_group_ids() {
     let (scene, devices) = (Scene::new("ids-at-once"), Devices::new());
     let database = scene.database();
-    // Another controller creates a group between our choice and our transaction.
+    // Another controller creates a group after this controller has chosen a GroupID, and before its transaction.
     let other = devices.controller(database.clone());
     let store = Counting::new(database.clone(), None).before(0, move || {
         wait(other.create("doors", at(5684), &[])).unwrap();
@@ -89,7 +89,7 @@ fn groups_that_are_created_at_the_same_time_have_different_group_ids() {
     let controller = devices.controller(store);
     wait(controller.create(LAMPS, at(5684), &[])).unwrap();
     assert_eq!(["doors", LAMPS].map(|name| id(&controller, name)), [Some(1), Some(2)]);
-    // Many groups at one controller.
+    // One controller creates many groups at the same time.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let controller = std::sync::Arc::new(devices.controller(database.clone()));
     let created: Vec<_> = (0..100)

@@ -137,7 +137,7 @@ impl ResumptionStore {
     }
 }
 
-/// True if a session with this reason of its end ended in a fatal alert of the server or of this client.
+/// True if `reason` means that a fatal alert of the server or of this client ended the session.
 pub(super) const fn ended_in_alert(reason: Fatal) -> bool {
     !matches!(reason, Fatal::Closed | Fatal::KeyExhausted | Fatal::Idle | Fatal::TimedOut { .. } | Fatal::NoCredentials)
 }

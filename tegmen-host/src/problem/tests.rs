@@ -19,7 +19,7 @@ fn a_title_with_a_language_and_unknown_entries_are_read() {
     assert_eq!((problem.title.as_deref(), problem.response_code), (Some("Title"), Some(132)));
 }
 
-/// A title or detail is text, or has the tag 38 with a language, a text and perhaps a direction (RFC 9290, section 2
+/// A title or detail is text, or has the tag 38 with a language, a text and optionally a direction (RFC 9290, section 2
 /// and appendix A). The instance is a URI without a tag.
 #[test]
 fn a_text_has_no_other_tag_than_38_and_no_other_form() {

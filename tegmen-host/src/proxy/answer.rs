@@ -24,8 +24,8 @@ pub(super) struct Answer {
 pub(super) struct Unusable(pub(super) &'static str);
 
 impl Answer {
-    /// Converts a response. For 5.08, puts `name`, the name of this proxy, in front of the diagnostic payload. If this
-    /// name is in the payload already, makes a 5.08 of this proxy in place of the response (RFC 8768, section 4).
+    /// Converts a response. For 5.08, puts `name`, the name of this proxy, in front of the diagnostic payload. If the
+    /// payload already has this name, makes a new 5.08 of this proxy, and drops the response (RFC 8768, section 4).
     pub(super) fn new(response: &client::Response, name: &str) -> Result<Self, Unusable> {
         Self::of(response.code, || response.options(), response.payload.clone(), name)
     }

@@ -186,7 +186,7 @@ fn the_mantissa_of_a_decimal_fraction_has_up_to_128_bits() {
     let numbers: [(&[u8], f64); 7] = [
         (&long(0xc2, 2, 0xb3), 273.15),
         (&long(0xc3, 2, 0xb2), -273.15),
-        // Zeros lead the bytes.
+        // The bytes begin with zeros.
         (&long(0xc2, 20, 0xb3), 273.15),
         (&[0xc4, 0x82, 0x00, 0xc2, 0x40], 0.0),
         (&[0xc4, 0x82, 0x00, 0x1b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], 18_446_744_073_709_551_615.0),
@@ -197,7 +197,7 @@ fn the_mantissa_of_a_decimal_fraction_has_up_to_128_bits() {
         assert_eq!(read(value).unwrap()[0].v, Some(number), "{value:02x?}");
     }
     let above = [&[0xc4, 0x82, 0x00, 0xc2, 0x51, 0x01][..], &[0; 16]].concat();
-    // A bignum is a mantissa only, and a mantissa has no other tag.
+    // A bignum is valid only as a mantissa, and a mantissa has no tag other than those of bignums.
     let others: [&[u8]; 4] =
         [&above, &[0xc2, 0x41, 0x01], &[0xc4, 0x82, 0x21, 0xc4, 0x41, 0x01], &[0xc4, 0x82, 0xc2, 0x41, 0x01, 0x01]];
     for value in others {
@@ -205,7 +205,7 @@ fn the_mantissa_of_a_decimal_fraction_has_up_to_128_bits() {
     }
 }
 
-/// A number is a JSON number (RFC 8428, section 5), in CBOR, too.
+/// A number is a JSON number (RFC 8428, section 5), also in CBOR.
 #[test]
 fn a_number_that_is_infinite_or_none_is_refused() {
     let of = |number| {
@@ -302,7 +302,7 @@ fn resolved_records_have_no_relative_times() {
         times(r#"[{"n":"a","t":268435456,"v":1},{"n":"a","t":268435455,"v":1}]"#),
         [Some(268_435_456.0), Some(NOW + 268_435_455.0)]
     );
-    // The base time decides together with the time.
+    // The sum of the base time and the time determines whether the time is relative.
     assert_eq!(times(r#"[{"bt":1.6e9,"n":"a","t":-5,"v":1}]"#), [Some(1.6e9 - 5.0)]);
     assert_eq!(table(&unchecked(r#"[{"n":"a","t":-5,"v":1}]"#).0, NOW), "a  1   1699999995");
 }

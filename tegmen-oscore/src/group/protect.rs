@@ -214,7 +214,8 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
 }
 
 /// With AES-GCM, only a request with a sequence number below this limit gives its nonce to a response. So a key
-/// encrypts at most 2^31 messages under numbers of its own member, and at most 2^31 under those of 256 other members.
+/// encrypts at most 2^31 messages under sequence numbers of its own member, and at most 2^31 messages under sequence
+/// numbers of 256 other members.
 const REQUEST_LIMIT: u64 = GCM_LIMIT / 2 / 256;
 
 /// The algorithm and the key of a message, and the curve of its signature (`None` in the pairwise mode).

@@ -179,8 +179,8 @@ fn after_any_number_of_crashes_no_nonce_comes_twice_and_no_replay_is_delivered()
     assert_eq!(delivered, 300);
 }
 
-/// A key of AES-GCM encrypts at most 2^32 messages (RFC 9053, section 4.1.1): half of them under numbers of its own
-/// member, and half of them under numbers of 256 others.
+/// A key of AES-GCM encrypts at most 2^32 messages (RFC 9053, section 4.1.1): half of them under sequence numbers of
+/// its own member, and half of them under sequence numbers of 256 other members.
 #[test]
 fn a_key_of_aes_gcm_encrypts_no_more_than_2_to_the_32_messages() {
     let mut group = Group::of(Curve::Ed25519);

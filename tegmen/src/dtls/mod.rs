@@ -226,7 +226,7 @@ pub enum Fatal {
     KeyExhausted,
     /// No record was received for the configured idle timeout.
     Idle,
-    /// The hello of the peer has a renegotiation_info that is not empty. Such a hello asks for a renegotiation, or
-    /// answers one (RFC 5746, sections 3.4 and 3.6), and this implementation does not renegotiate.
+    /// The ClientHello or ServerHello of the peer has a renegotiation_info that is not empty. Such a message begins or
+    /// answers a renegotiation (RFC 5746, sections 3.4 and 3.6). This implementation does not renegotiate.
     Renegotiation,
 }

@@ -14,14 +14,15 @@ pub(crate) const MIN_LIMIT: u16 = 64;
 /// Maximum useful value of record_size_limit: the maximum length of a record's content.
 pub(crate) const MAX_LIMIT: u16 = MAX_CONTENT as u16;
 
-/// The agreed limit of an association, in two bytes: the limit in bytes, and the bit [`BOTH`] or the bit [`SENT_ONLY`].
+/// The agreed limit of an association, in 16 bits: the limit in bytes, and optionally the bit [`BOTH`] or the bit
+/// [`SENT_ONLY`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RecordSize(u16);
 
 /// A bit that is set if both directions have the same limit, as max_fragment_length requires.
 const BOTH: u16 = 1 << 15;
-/// A bit that is set, together with a limit, if the limit is for sent records alone. Without other bits, it is
-/// [`MAX_LIMIT`].
+/// A bit that is set, together with a limit, if the limit applies only to sent records. If all other bits are 0, this
+/// bit is the limit [`MAX_LIMIT`].
 const SENT_ONLY: u16 = MAX_LIMIT;
 
 impl RecordSize {
@@ -54,8 +55,8 @@ impl RecordSize {
     /// section 4), or a record_size_limit below 64.
     ///
     /// A server that resumes a session does not answer max_fragment_length, and the length of the first handshake
-    /// remains (RFC 6066, sections 1.1 and 4). The client does not store this length. So after a resumption without an
-    /// answer, it sends no more than the length that it offers.
+    /// remains (RFC 6066, sections 1.1 and 4). The client does not store this length. So if the server resumes a
+    /// session and does not answer, the client sends no record that is longer than the length that it offers.
     pub(crate) fn answered(hello: &Extensions, limit: u16, resumed: bool) -> Result<Self, Fatal> {
         match (hello.record_size_limit, hello.max_fragment_length) {
             (None, None) => {

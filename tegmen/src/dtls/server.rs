@@ -110,7 +110,7 @@ impl HandshakeState {
             true => nothing_common::<C, R>(hello, context, server),
             false => Fatal::NoCommonSuite,
         })?;
-        // Each list has uncompressed points, whichever suite the server chooses (RFC 8422, section 5.1.2).
+        // Each list must contain uncompressed points, whichever suite the server chooses (RFC 8422, section 5.1.2).
         let formats = hello.extension(ExtensionType::EC_POINT_FORMATS).filter(|_| R::PUBLIC_KEYS);
         if !formats.is_none_or(has_uncompressed) {
             return Err(Fatal::IllegalParameter);

@@ -270,7 +270,7 @@ impl<P: Peers, R: Roles> Endpoint<P, R> {
         if self.began_before(cx, path, fragment, hello)? {
             return Ok(0);
         }
-        // It is empty in the first handshake of a connection (RFC 5746, section 3.6).
+        // renegotiation_info is empty in the first handshake of a connection (RFC 5746, section 3.6).
         if R::RECORD_SIZE && hello.extension(ExtensionType::RENEGOTIATION_INFO).is_some_and(|info| info != [0]) {
             return Ok(refuse(cx, record, Fatal::Renegotiation, out));
         }

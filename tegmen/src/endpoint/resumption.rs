@@ -11,9 +11,9 @@ use crate::dtls::roles::Roles;
 use crate::identity::PeerId;
 
 impl<P: Peers, R: Roles> Endpoint<P, R> {
-    /// Does the same as [`Self::connect`], and also offers to resume a session. Client and server make a full handshake
-    /// if the server declines the offer, if the offer does not fit the buffers of a handshake, or if a role on a host
-    /// no longer offers the cipher suite of the session (RFC 5246, section 7.4.1.2).
+    /// Does the same as [`Self::connect`], and also offers to resume a session. Client and server perform a full
+    /// handshake if the server declines the offer, if the offer does not fit the buffers of a handshake, or if a role
+    /// on a host no longer offers the cipher suite of the session (RFC 5246, section 7.4.1.2).
     ///
     /// # Errors
     /// [`TableFull`] if all entries belong to associations that we opened.

@@ -76,7 +76,7 @@ pub fn client_hello(random: &[u8; 32], cookie: &[u8], suites: &[u8], tail: &[u8]
 pub fn offer_of(datagram: &[u8]) -> (Vec<u8>, Vec<(u16, Vec<u8>)>) {
     let (_, _, message) = records(datagram).remove(0);
     assert_eq!(message[0], CLIENT_HELLO);
-    // Behind the header: version and random.
+    // The version and the random follow the header of the message.
     let mut reader = Reader::new(&message[12 + 2 + 32..]);
     let (_session_id, _cookie) = (reader.with_len8().unwrap(), reader.with_len8().unwrap());
     let suites = reader.with_len16().unwrap().to_vec();

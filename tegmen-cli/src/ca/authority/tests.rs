@@ -1,6 +1,6 @@
 use super::*;
 
-/// A CA refuses a common name of more than 64 bytes (RFC 5280, appendix A.1), so no request has one.
+/// A CA refuses a common name of more than 64 bytes (RFC 5280, appendix A.1), so a request with a longer name fails.
 #[test]
 fn a_request_has_a_name_that_a_certificate_can_have() {
     let private = draw_key(KeyType::P256).unwrap();

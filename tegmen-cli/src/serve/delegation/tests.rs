@@ -19,9 +19,9 @@ fn a_replaced_certificate_has_another_key_at_once() {
     assert_eq!(replaced.iter().map(|one| (one.issuer.as_str(), one.revoked)).collect::<Vec<_>>(), [("CN=Works", true)]);
     assert_ne!(before, key("lamp.example"));
     assert_eq!(door, key("door.example"), "another device keeps its certificate");
-    // The certificate that it has now is replaced, too.
+    // A second call also replaces the new certificate.
     assert_eq!(certificates.replace("lamp.example").unwrap().len(), 2);
-    // A server with a CA that cannot issue anything uses the old key no more.
+    // If the CA cannot issue a certificate, the server also stops using the old key.
     std::fs::remove_file(dir.join("ca.key")).unwrap();
     assert!(certificates.replace("door.example").is_err());
     assert!(certificates.of("door.example").is_none() && certificates.problem("door.example").is_some());

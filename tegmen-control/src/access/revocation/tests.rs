@@ -31,7 +31,7 @@ fn a_hash_has_the_binary_format_of_rfc_6920() {
     assert_eq!((hash.len(), hash[0], hash[1], hash[32]), (33, 1, 0xe3, 0x55));
 }
 
-/// The input is the text in base64url, without padding (RFC 9770, section 4.2.1).
+/// The input of the hash is the text of the token in base64url, without padding (RFC 9770, section 4.2.1).
 #[test]
 fn a_hash_is_that_of_the_text_of_the_token() {
     let digest = |text: &str| [&[1][..], &digest::<RustCrypto, DIGEST_LEN>(&[text.as_bytes()])].concat();

@@ -116,7 +116,8 @@ fn is_point<C: Crypto>(key: &CoseKey, crypto: &mut C) -> bool {
     if [x, y].iter().any(|coordinate| coordinate.len() != COORDINATE) {
         return false;
     }
-    // An agreement fails if the share is no point of the curve. With the private key 1 it reveals nothing.
+    // A key agreement fails if the share of the peer is not a point on the curve. The private key is 1, so the
+    // agreement uses no secret.
     let (share, mut private, mut secret) = ([&[UNCOMPRESSED], &**x, y].concat(), [0; SCALAR_LEN], [0; SCALAR_LEN]);
     if let Some(last) = private.last_mut() {
         *last = 1;

@@ -1,9 +1,10 @@
-//! GroupIDs: no two Axiom groups at one port have the same GroupID.
+//! GroupIDs. A controller creates no two Axiom groups with the same GroupID at one port.
 //!
 //! A node finds the group of a response by its GroupID and its port. So each group reserves its GroupID with a row of
 //! the store, in the transaction that creates the group. The transaction that deletes the group also deletes the row.
 //! Groups that an earlier version of this program created have no such row, and several of them may have the same
-//! GroupID. They keep it: [`Controller::reserve_existing`] writes their rows, so that no new group gets it.
+//! GroupID. These groups keep their GroupID: [`Controller::reserve_existing`] writes its row, so that no new group gets
+//! this GroupID.
 
 use super::{AT_ONCE, Controller, PAGE, PLANS};
 use crate::group::config::{GroupConfig, GroupError, Protocol};
@@ -46,7 +47,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Err(GroupError::Changed(name.to_owned()))
     }
 
-    /// Returns the GroupID of a new group: the one that the configuration names, or the lowest one that no group at the
+    /// Returns the GroupID of a new group: the GroupID in the configuration, or the lowest GroupID that no group at the
     /// port has.
     async fn free_group_id(&self, config: &GroupConfig) -> Result<u8, GroupError> {
         let port = config.address.port();
@@ -77,12 +78,12 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let entry = self.store.read(row.as_bytes(), None).await?.entry;
         let at = entry.as_ref().map_or(Revision::ABSENT, |entry| entry.changed);
         let transaction = transaction.require(row.as_str(), at);
-        // The row of a GroupID that several groups have remains.
+        // If several groups have the GroupID, its row remains.
         let is_ours = entry.is_some_and(|entry| entry.value.plain() == Some(name.as_bytes()));
         Ok(if is_ours { transaction.delete(row) } else { transaction })
     }
 
-    /// Writes the rows that reserve the GroupIDs of all existing groups. A row is right already unless an earlier
+    /// Writes the rows that reserve the GroupIDs of all existing groups. A row is already correct unless an earlier
     /// version of this program created or deleted a group. Rows that belong to no group are deleted.
     async fn reserve_existing(&self) -> Result<(), StoreError> {
         // The reservations are read before the groups. So if another controller creates or deletes a group meanwhile,
@@ -114,7 +115,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             let at = found.as_ref().map_or(Revision::ABSENT, |found| found.changed);
             let mut transaction = Transaction::default().require(row.as_str(), at);
             let mut value = Vec::new();
-            // A GroupID that several groups have belongs to none of them.
+            // If several groups have the GroupID, the value of the row is empty.
             if let [only] = names.as_slice() {
                 transaction = transaction.require(only.key.as_slice(), only.changed);
                 value = only.key.strip_prefix(rows::NAMES.as_bytes()).unwrap_or_default().to_vec();

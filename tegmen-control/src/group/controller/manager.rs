@@ -87,8 +87,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         .await
     }
 
-    /// Returns the credential of the Group Manager in a group, with a proof that it has the private key. The proof
-    /// covers the nonce with which the member joined.
+    /// Returns the credential of the Group Manager in a group, with a proof that the Group Manager has the private key.
+    /// The proof covers the nonce with which the member joined.
     ///
     /// # Errors
     /// The errors of [`Self::oscore_keys`].

@@ -81,8 +81,8 @@ pub struct OscoreJoinRequest {
     pub roles: Roles,
     /// The filter for the credentials in the response; `None` for no credentials.
     pub creds: Option<OscoreFilter>,
-    /// The nonce of the device (`cnonce`), at most 64 bytes. The proof of the Group Manager covers it: see [`KdcCred`].
-    /// It is empty if the request has no `cnonce`.
+    /// The nonce of the device (`cnonce`), at most 64 bytes. The proof of the Group Manager covers this nonce: see
+    /// [`KdcCred`]. The value is empty if the request has no `cnonce`.
     pub cnonce: Vec<u8>,
     /// The credential of the member, and the proof that the member has its private key.
     pub possession: Option<OscorePossession>,
@@ -188,7 +188,7 @@ pub struct OscorePossession {
 }
 
 impl OscorePossession {
-    /// Signs a request, which has a `cnonce`, to prove the possession of a private key.
+    /// Signs a request to prove the possession of a private key. `request` must have a `cnonce`.
     ///
     /// # Errors
     /// [`Unsupported`] if the private key is not valid on the curve.
@@ -205,7 +205,7 @@ impl OscorePossession {
     }
 
     /// True if the signature proves that the device has the private key of its credential. `challenge` is the nonce of
-    /// the Group Manager, and `cnonce` the nonce of the device. The public key must be of the curve, and valid.
+    /// the Group Manager, and `cnonce` the nonce of the device. The public key must be a valid key on `curve`.
     pub fn proves(&self, crypto: &mut HostCrypto, curve: Curve, (challenge, cnonce): (&[u8], &[u8])) -> bool {
         let signed = signed(&[&self.scope, challenge, cnonce]);
         verifies(crypto, (curve, &self.credential), &signed, &self.signature)

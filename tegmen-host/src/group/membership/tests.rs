@@ -220,7 +220,7 @@ fn groups_that_a_server_cannot_tell_apart_are_refused() {
     assert!(refused.contains("both groups lamps and cellar"), "the same GroupID and port: {refused}");
     let refused = check(&[&lamps, &of("porch", 3, at(1, 5685))]).unwrap_err();
     assert!(matches!(refused, MembershipError::Alike { .. }), "the same address: {refused}");
-    // A server does not start.
+    // A server with both groups does not start.
     let memberships = [lamps.1.clone(), cellar.1.clone()];
     let builder = memberships
         .into_iter()

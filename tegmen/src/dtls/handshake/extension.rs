@@ -89,7 +89,7 @@ pub(crate) fn has_uncompressed(data: &[u8]) -> bool {
     vector(data).is_some_and(|formats| formats.contains(&0))
 }
 
-/// Returns the bytes of a vector, whose first byte is its length; `None` if the length is wrong.
+/// Returns the content of a vector; `None` if the first byte of `data` is not the number of bytes that follow.
 fn vector(data: &[u8]) -> Option<&[u8]> {
     data.split_first().filter(|(len, bytes)| usize::from(**len) == bytes.len()).map(|(_, bytes)| bytes)
 }
@@ -101,8 +101,8 @@ pub(crate) fn each(list: &[u8]) -> impl Iterator<Item = (ExtensionType, &[u8])> 
     core::iter::from_fn(move || Some((ExtensionType(list.u16().ok()?), list.with_len16().ok()?)))
 }
 
-/// True if the list has a renegotiation_info that is not empty. It is empty in the first handshake of a connection (RFC
-/// 5746, section 3.4).
+/// True if the list has a renegotiation_info that is not empty. In the first handshake of a connection,
+/// renegotiation_info is empty (RFC 5746, section 3.4).
 pub(crate) fn renegotiates(list: &[u8]) -> bool {
     each(list).any(|(kind, data)| kind == ExtensionType::RENEGOTIATION_INFO && data != [0])
 }

@@ -51,7 +51,7 @@ fn a_client_sends_no_more_than_it_offers_if_a_resumption_does_not_answer() {
     for limit in [0, 511, MAX_LIMIT] {
         assert_eq!(agreed(limit, true), RecordSize::UNLIMITED, "no length is offered");
     }
-    // An answer counts, and a peer with the largest limit has this limit.
+    // If the server answers, the limit is that of the answer, even if the answer is the largest limit.
     let answered = RecordSize::answered(&hello(Some(MAX_LIMIT), None), 600, true).unwrap();
     assert_eq!((answered.sent(), answered.received(600)), (MAX_CONTENT, 600));
 }

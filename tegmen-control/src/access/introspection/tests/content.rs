@@ -64,7 +64,7 @@ fn a_refused_consumer_gets_no_content_key() {
         assert_eq!(outcome.refused.map(Reason::code), Some(code), "{}", outcome.message);
         assert_eq!((outcome.reply.code, &outcome.reply.payload[..]), (Code::CREATED, &[0xa1, 0x0a, 0xf4][..]));
     }
-    // A right for one content opens no other content, and no session of the producer.
+    // The key for one content opens no other content, and no session of the producer.
     let granted = key(&ask(&mut server, "d tag:display", IDENTITY, Some(temp))).expect("a key");
     assert_eq!(granted, derived("/temp"));
     assert_ne!(granted, derived("/door"));
