@@ -255,9 +255,17 @@ pub(crate) fn device_files(dir: &Path, device: &str) -> (PathBuf, PathBuf) {
     (dir.join(format!("{device}.pem")), dir.join(format!("{device}.key")))
 }
 
+/// Removes the certificate of a delegated device and its private key. If the process is killed between the two, the next
+/// call of [`issue_for_device`] makes a new key.
+pub(crate) fn remove_device_files(dir: &Path, device: &str) -> Result<(), Failure> {
+    let (certificate_file, key_file) = device_files(dir, device);
+    files::remove(&key_file)?;
+    files::remove(&certificate_file)
+}
+
 /// Issues a certificate for a delegated device. Writes the certificate and its key to the paths that [`device_files`]
-/// returns. Uses the key of the previous certificate, or makes a new key if there is none. The certificate expires at
-/// the latest when the certificate of the CA expires.
+/// returns. Uses the key of the previous certificate. Makes a new key if there is none, or if a certificate with this
+/// key is revoked. The certificate expires at the latest when the certificate of the CA expires.
 pub(crate) fn issue_for_device(dir: &Path, device: &str, valid: Duration) -> Result<(), Failure> {
     let (certificate_file, key_file) = device_files(dir, device);
     let now = SystemTime::now();
@@ -265,10 +273,17 @@ pub(crate) fn issue_for_device(dir: &Path, device: &str, valid: Duration) -> Res
     if let Some(target) = key_file.parent() {
         std::fs::create_dir_all(target).map_err(|error| Failure::new(format!("{}: {error}", target.display())))?;
     }
-    if !key_file.exists() {
-        files::write(&key_file, draw_key(KeyType::P256)?.as_bytes(), Readers::Owner)?;
-    }
-    let spki = SoftwareKey::from_file(&key_file).map_err(Failure::new)?.public_key().to_vec();
+    let spki = || Ok(SoftwareKey::from_file(&key_file).map_err(Failure::new)?.public_key().to_vec());
+    let kept = key_file.exists().then(&spki).transpose()?;
+    let spki = match kept.filter(|spki| !authority.has_revoked_key(spki)) {
+        Some(spki) => spki,
+        None => {
+            // A certificate never lies beside the key of another certificate.
+            remove_device_files(dir, device)?;
+            files::write(&key_file, draw_key(KeyType::P256)?.as_bytes(), Readers::Owner)?;
+            spki()?
+        }
+    };
     let usage = Usage { client: true, server: true };
     let (name, dns) = (device.to_owned(), vec![device.to_owned()]);
     let want = Want { name, dns, ip: Vec::new(), usage, spki, login: false };
@@ -277,25 +292,22 @@ pub(crate) fn issue_for_device(dir: &Path, device: &str, valid: Duration) -> Res
     files::write(&certificate_file, pem.as_bytes(), Readers::All)
 }
 
-/// Revokes the certificates of a delegated device, and writes the revocation list. Then makes a new private key for the
-/// device, and issues a certificate for this key as [`issue_for_device`] does. Returns the revoked certificates that
-/// have not expired, including those that were revoked before this call.
+/// Removes the certificate of a delegated device and its private key, even if the CA then fails. Revokes the
+/// certificates of the device, and writes the revocation list. Then makes a new private key for the device, and issues a
+/// certificate for this key as [`issue_for_device`] does. Returns the revoked certificates that have not expired,
+/// including those that were revoked before this call.
 pub(crate) fn replace_for_device(
     dir: &Path,
     device: &str,
     valid: Duration,
 ) -> Result<Vec<ReplacedCertificate>, Failure> {
     let now = SystemTime::now();
+    remove_device_files(dir, device)?;
     let mut authority = Authority::open(dir)?;
     let issuer = authority.certificate().subject.clone();
     let revoked = authority.revoke_named(device, now)?;
     authority.write_crl(now, days(CRL_DAYS))?;
     drop(authority);
-    // If the process is killed after the removal of the certificate, the server issues another certificate at its next
-    // start.
-    let (certificate_file, key_file) = device_files(dir, device);
-    files::remove(&certificate_file)?;
-    files::remove(&key_file)?;
     issue_for_device(dir, device, valid)?;
     let replaced = |issued: Issued| ReplacedCertificate {
         serial: issued.serial,

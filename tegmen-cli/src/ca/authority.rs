@@ -199,7 +199,7 @@ impl Authority {
             usage: want.usage,
             not_before,
             not_after,
-            key_digest: to_hex(&tegmen_host::x509::AllowedKey::of(&want.spki, "").digest),
+            key_digest: key_digest(&want.spki),
             revoked: None,
             login: want.login.then(|| to_hex(&info.digest)),
         };
@@ -268,6 +268,12 @@ impl Authority {
         self.index
             .issued
             .retain(|issued| issued.login.is_none() || issued.revoked.is_some() || now <= issued.not_after);
+    }
+
+    /// Returns true if a certificate with this public key is revoked. `spki` is the SubjectPublicKeyInfo.
+    pub(crate) fn has_revoked_key(&self, spki: &[u8]) -> bool {
+        let digest = key_digest(spki);
+        self.index.issued.iter().any(|issued| issued.revoked.is_some() && issued.key_digest == digest)
     }
 
     /// Writes all revoked certificates to `crl.pem`. Then removes from the index the revoked login certificates that
@@ -392,6 +398,11 @@ fn check_common_name(name: &str) -> Result<(), Failure> {
         1..=64 => Ok(()),
         _ => Err(Failure::usage("--name: 1 to 64 bytes (RFC 5280, appendix A.1)")),
     }
+}
+
+/// Returns SHA-256 of a SubjectPublicKeyInfo, in hexadecimal.
+fn key_digest(spki: &[u8]) -> String {
+    to_hex(&tegmen_host::x509::AllowedKey::of(spki, "").digest)
 }
 
 fn common_name(name: &str) -> DistinguishedName {

@@ -10,7 +10,7 @@ use crate::log::Log;
 use crate::output::{Failure, runtime};
 use crate::public_keys::servers_of;
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -182,7 +182,13 @@ impl Role {
 /// Returns the certificates of devices that the CA in a directory issues. `servers` verifies the servers with which the
 /// devices open sessions.
 pub(crate) fn of_ca(dir: &Path, servers: Arc<dyn PeerVerifier>) -> Arc<dyn Certificates> {
-    Arc::new(OfCa { dir: dir.to_owned(), servers, known: Mutex::default(), problems: Mutex::default() })
+    Arc::new(OfCa {
+        dir: dir.to_owned(),
+        servers,
+        known: Mutex::default(),
+        problems: Mutex::default(),
+        unfinished: Mutex::default(),
+    })
 }
 
 /// The certificates of devices in the directory of the CA that issues them.
@@ -193,11 +199,18 @@ struct OfCa {
     known: Mutex<HashMap<String, Arc<PublicKeys>>>,
     /// The devices whose last attempt to make a certificate failed, each with the reason.
     problems: Mutex<HashMap<String, String>>,
+    /// The devices whose last replacement failed. Their files may still contain the earlier private key. The lock is
+    /// held while the files of a device change.
+    unfinished: Mutex<HashSet<String>>,
 }
 
 impl OfCa {
     fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<PublicKeys>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unfinished(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -213,10 +226,17 @@ impl Certificates for OfCa {
     }
 
     fn replace(&self, device: &str) -> Result<Vec<ReplacedCertificate>, String> {
+        let mut unfinished = self.unfinished();
+        unfinished.insert(device.to_owned());
         // No handshake uses the old key any more, even if the CA fails.
         self.known().remove(device);
         let replaced = ca::replace_for_device(&self.dir, device, VALID).map_err(|failure| failure.message);
-        let replaced = replaced.and_then(|replaced| self.make(device).map(|()| replaced));
+        let replaced = replaced.and_then(|replaced| {
+            let (certificate, key) = ca::device_files(&self.dir, device);
+            self.insert(device, device_keys::load(&certificate, &key)?);
+            unfinished.remove(device);
+            Ok(replaced)
+        });
         self.note(device, replaced.as_ref().map(drop));
         replaced
     }
@@ -238,26 +258,34 @@ impl OfCa {
 
     /// Makes the certificate of a device, unless a certificate exists that does not expire soon. Loads the certificate.
     fn make(&self, device: &str) -> Result<(), String> {
+        let mut unfinished = self.unfinished();
         let renewed_before = SystemTime::now().checked_add(RENEW).unwrap_or(SystemTime::now());
         let is_fresh = |keys: &PublicKeys| keys.certificate_expires().is_some_and(|end| end > renewed_before);
         if let Some(keys) = self.of(device).filter(|keys| is_fresh(keys)) {
             return keys.reload_if_changed().map(drop).map_err(|error| error.to_string());
         }
-        let files = ca::device_files(&self.dir, device);
-        let mut keys =
-            if files.0.exists() { device_keys::load(&files.0, &files.1)? } else { issue(&self.dir, device, &files)? };
-        if !is_fresh(&keys) {
-            keys = issue(&self.dir, device, &files)?;
+        if unfinished.contains(device) {
+            ca::remove_device_files(&self.dir, device).map_err(|failure| failure.message)?;
         }
-        self.known().insert(device.to_owned(), Arc::new(keys.believing(Arc::clone(&self.servers))));
+        let (certificate, key) = ca::device_files(&self.dir, device);
+        let load = || device_keys::load(&certificate, &key);
+        let found = if certificate.exists() && key.exists() { Some(load()?) } else { None };
+        let keys = match found.filter(is_fresh) {
+            Some(keys) => keys,
+            None => {
+                ca::issue_for_device(&self.dir, device, VALID).map_err(|failure| failure.message)?;
+                load()?
+            }
+        };
+        self.insert(device, keys);
+        unfinished.remove(device);
         Ok(())
     }
-}
 
-/// Issues a certificate for a device, and loads it.
-fn issue(dir: &Path, device: &str, files: &(PathBuf, PathBuf)) -> Result<PublicKeys, String> {
-    ca::issue_for_device(dir, device, VALID).map_err(|failure| failure.message)?;
-    device_keys::load(&files.0, &files.1)
+    /// Uses a certificate and its private key in the handshakes of a device from now on.
+    fn insert(&self, device: &str, keys: PublicKeys) {
+        self.known().insert(device.to_owned(), Arc::new(keys.believing(Arc::clone(&self.servers))));
+    }
 }
 
 #[cfg(test)]
