@@ -310,6 +310,21 @@ fn a_compromised_server_replaces_the_certificates_of_its_devices() {
 }
 
 #[test]
+fn a_drill_that_fails_at_a_certificate_loses_no_connection() {
+    let scene = Scene::new("drill-repeated");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let server = wait(server.with_certificates(Arc::new(Made::default()))).unwrap();
+    let _device = imprinted(&server);
+    let config = DeviceConfig { tags: Vec::new(), ..config() };
+    wait(server.imprint(DOOR, config, "root")).unwrap();
+    ticket(&server, "writer").unwrap();
+    let failed = wait(server.server_compromised(&[LAMP, DOOR], "root"));
+    assert!(matches!(failed, Err(DelegationError::Certificate(_))));
+    let reachable = wait(server.server_compromised(&[LAMP], "root")).unwrap();
+    assert_eq!((reachable[0].connections.len(), reachable[0].certificates.len()), (1, 2));
+}
+
+#[test]
 fn a_configuration_of_an_earlier_state_is_refused() {
     let scene = Scene::new("outdated");
     let server = server(&scene, scene.database(), &Seals::default());
