@@ -25,10 +25,12 @@ use std::time::{Duration, SystemTime};
 use tegmen_control::delegation::{Certificates, ReplacedCertificate};
 use tegmen_host::hex::{from_hex, to_hex};
 use tegmen_host::public_keys::PublicKeys;
-use tegmen_host::x509::{CertificateInfo, PeerVerifier};
+use tegmen_host::x509::signer::{Signer as _, SoftwareKey};
+use tegmen_host::x509::{AllowedKey, CertificateInfo, PeerVerifier};
 use tegmen_store::files::{beside, rename};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use zeroize::Zeroizing;
 
 /// A certificate is renewed this long before it expires. A certificate with a validity of less than three times this
 /// duration is renewed after two thirds of its validity.
@@ -46,6 +48,8 @@ const LOOK: Duration = Duration::from_secs(600);
 /// also contains the private key, with which an operator can ask the authority to revoke the certificate (RFC 8555,
 /// section 7.6).
 const REPLACED: &str = ".replaced";
+/// The error of an attempt to obtain a certificate for a private key that was replaced during the attempt.
+const REPLACED_MEANWHILE: &str = "its private key was replaced meanwhile";
 
 /// The certificates that an authority issues for devices.
 pub(super) struct OfAcme {
@@ -124,28 +128,90 @@ impl OfAcme {
             Some(account) => account,
             None => account.insert(self.authority.account().await?),
         };
+        let key = || self.draft_key(device, replacements);
+        let (key, chain) = self.authority.certificate(account, device, key, &self.answers).await?;
+        self.take(device, replacements, &key, &chain)
+    }
+
+    /// Returns the private key for which a certificate of a device is requested, after it is durable. Makes a new key
+    /// unless an attempt that was cut off has left one. Fails if the private key of the device was replaced.
+    fn draft_key(&self, device: &str, replacements: u32) -> Result<Zeroizing<String>, String> {
+        let _files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_current(device, replacements) {
+            return Err(REPLACED_MEANWHILE.to_owned());
+        }
         let draft = self.draft(device);
-        // The key of an attempt that was cut off is used again.
         if !draft.exists() {
             let key = draw_key(KeyType::P256).map_err(|failure| failure.message)?;
             files::write(&draft, key.as_bytes(), Readers::Owner).map_err(|failure| failure.message)?;
         }
-        let key = files::read_secret(&draft)?;
-        let chain = self.authority.certificate(account, device, &key, &self.answers).await?;
-        only_certificates(&chain)?;
-        let both = zeroize::Zeroizing::new([key.as_str(), "\n", &chain].concat());
+        files::read_secret(&draft)
+    }
+
+    /// Writes a certificate that the authority issued, and its private key, to the file of the device. If the private
+    /// key was replaced meanwhile, writes them to a file from which an operator asks for the revocation, and fails.
+    fn take(&self, device: &str, replacements: u32, key: &str, chain: &str) -> Result<Held, String> {
+        only_certificates(chain)?;
+        let both = Zeroizing::new([key, "\n", chain].concat());
         let file = self.file(device);
         let _files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.devices().get(device).is_none_or(|device| device.replacements != replacements) {
-            return Err("its private key was replaced meanwhile".to_owned());
-        }
         let taken = beside(&file, "obtained");
         files::write(&taken, both.as_bytes(), Readers::Owner).map_err(|failure| failure.message)?;
+        if !self.is_current(device, replacements) {
+            let kept = self.keep_replaced(device, &taken)?;
+            let kept = kept.display();
+            tracing::warn!(
+                "delegation: the authority issued a certificate of {device} for a key that was replaced meanwhile: \
+                 ask the authority to revoke the certificate in {kept}"
+            );
+            remove(&self.replaced_draft(device, key)?).map_err(|failure| failure.message)?;
+            return Err(REPLACED_MEANWHILE.to_owned());
+        }
         // The one before stays in use if the new one cannot be used.
         self.load(&taken, device)?;
         rename(&taken, &file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let _ = std::fs::remove_file(&draft);
+        let _ = std::fs::remove_file(self.draft(device));
         self.load(&file, device)
+    }
+
+    /// Returns true if the private key of a device was not replaced since an attempt began. `replacements` is the number
+    /// of replacements when the attempt began.
+    fn is_current(&self, device: &str, replacements: u32) -> bool {
+        self.devices().get(device).is_some_and(|device| device.replacements == replacements)
+    }
+
+    /// Moves a file with a private key and its certificate to the file `NAME.SERIAL.replaced`. Returns the new path.
+    fn keep_replaced(&self, device: &str, file: &Path) -> Result<PathBuf, String> {
+        let serial = to_hex(&own_certificate(file)?.serial);
+        let kept = self.dir.join(format!("{device}.{serial}{REPLACED}"));
+        rename(file, &kept).map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(kept)
+    }
+
+    /// Returns the path of the file for a replaced private key for which a certificate may exist that the server did
+    /// not receive. The name contains SHA-256 of the public key.
+    fn replaced_draft(&self, device: &str, key: &str) -> Result<PathBuf, String> {
+        let key = SoftwareKey::from_pem(key.as_bytes())?;
+        let digest = to_hex(&AllowedKey::of(key.public_key(), "").digest);
+        Ok(self.dir.join(format!("{device}.{digest}.key{REPLACED}")))
+    }
+
+    /// Keeps the private key of an attempt that did not end, because the authority may have issued a certificate for
+    /// this key.
+    fn keep_draft(&self, device: &str) -> Result<(), String> {
+        let draft = self.draft(device);
+        if !draft.exists() {
+            return Ok(());
+        }
+        let wrong = |why| format!("{}: {why}: move it away", draft.display());
+        let kept = self.replaced_draft(device, &files::read_secret(&draft)?).map_err(wrong)?;
+        rename(&draft, &kept).map_err(|error| format!("{}: {error}", draft.display()))?;
+        let kept = kept.display();
+        tracing::warn!(
+            "delegation: the authority may have issued a certificate of {device} for the replaced key in {kept}: \
+             ask the authority to revoke each certificate with this key"
+        );
+        Ok(())
     }
 
     /// Stores the result of an attempt to obtain a certificate for a device, and sets the time of the next attempt. Does
@@ -176,7 +242,8 @@ impl OfAcme {
         }
     }
 
-    /// Returns the path of the file with the private key for which a certificate of a device is requested.
+    /// Returns the path of the file with the private key for which a certificate of a device is requested. The file
+    /// exists only if the authority may have received the request.
     fn draft(&self, device: &str) -> PathBuf {
         self.dir.join(format!("{device}.key"))
     }
@@ -290,13 +357,11 @@ impl Certificates for OfAcme {
                 Some("its private key was replaced, and the authority has not issued a certificate".to_owned());
             devices.insert(device.to_owned(), Device::due(replacements, problem));
         }
-        remove(&self.draft(device)).map_err(|failure| failure.message)?;
         let file = self.file(device);
         if file.exists() {
-            let serial = to_hex(&own_certificate(&file)?.serial);
-            let kept = self.dir.join(format!("{device}.{serial}{REPLACED}"));
-            rename(&file, &kept).map_err(|error| format!("{}: {error}", file.display()))?;
+            self.keep_replaced(device, &file)?;
         }
+        self.keep_draft(device)?;
         self.wanted.notify_one();
         self.replaced(device)
     }

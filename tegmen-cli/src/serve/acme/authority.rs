@@ -154,16 +154,16 @@ impl Authority {
         Ok(account)
     }
 
-    /// Obtains the certificate of a device for this private key. Returns the certificate with the certificates of its
-    /// authorities, in PEM.
+    /// Obtains a certificate of a device. Calls `key` for the private key after the authority has accepted the order, and
+    /// before the client sends the certificate request. Returns the private key, and the certificate with the
+    /// certificates of its authorities, in PEM.
     pub(super) async fn certificate(
         &self,
         account: &Account,
         device: &str,
-        key: &str,
+        key: impl FnOnce() -> Result<Zeroizing<String>, String>,
         answers: &Arc<Answers>,
-    ) -> Result<String, String> {
-        let request = request(device, key)?;
+    ) -> Result<(Zeroizing<String>, String), String> {
         let names = [Identifier::Dns(device.to_owned())];
         let ordered = with_fresh_nonce!(account.new_order(&NewOrder::new(&names)));
         let mut order = ordered.map_err(|error| self.refused(&error))?;
@@ -175,10 +175,12 @@ impl Authority {
             Ok(_) | Err(Error::Api(_)) => return Err(self.not_proven(&mut order, device).await),
             Err(error) => return Err(self.refused(&error)),
         }
+        let key = key()?;
+        let request = request(device, &key)?;
         let finalized = with_fresh_nonce!(order.finalize_csr(&request));
         finalized.map_err(|error| self.refused(&error))?;
         let issued = with_fresh_nonce!(order.poll_certificate(&READING));
-        issued.map_err(|error| self.refused(&error))
+        Ok((key, issued.map_err(|error| self.refused(&error))?))
     }
 
     /// Returns the reason why the authority does not accept that this server controls the name `device`.

@@ -4,25 +4,30 @@ use super::authority::Settings;
 use super::{Device, Held, OfAcme, only_certificates};
 use crate::public_keys::servers_of;
 use rcgen::{CertificateParams, KeyPair};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use tegmen_control::delegation::{Certificates as _, ReplacedCertificate};
 
-/// Writes a certificate of the device, with its private key, to a file.
-fn obtained(file: &Path) {
+/// Makes a private key, and a certificate of the device for this key, in PEM.
+fn issued() -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec!["lamp.example".to_owned()]).unwrap().self_signed(&key).unwrap();
-    crate::files::write(
-        file,
-        [key.serialize_pem(), certificate.pem()].concat().as_bytes(),
-        crate::files::Readers::Owner,
-    )
-    .unwrap();
+    (key.serialize_pem(), certificate.pem())
 }
 
-#[test]
-fn a_replaced_key_is_used_no_more_and_its_certificate_is_listed() {
-    let dir = std::env::temp_dir().join(format!("tegmen-acme-replaced-{}", std::process::id()));
+fn write(file: &Path, text: &str) {
+    crate::files::write(file, text.as_bytes(), crate::files::Readers::Owner).unwrap();
+}
+
+/// Writes a certificate of the device, with its private key, to a file.
+fn obtained(file: &Path) {
+    let (key, certificate) = issued();
+    write(file, &[key, certificate].concat());
+}
+
+/// Opens the certificates in a new directory.
+fn open(test: &str) -> (PathBuf, OfAcme) {
+    let dir = std::env::temp_dir().join(format!("tegmen-acme-{test}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).unwrap();
     let settings = Settings {
@@ -32,10 +37,23 @@ fn a_replaced_key_is_used_no_more_and_its_certificate_is_listed() {
         trust: dir.join("trust.pem"),
         binding: None,
     };
-    let acme = OfAcme::new(settings, servers_of(&[], &[]).unwrap());
+    (dir, OfAcme::new(settings, servers_of(&[], &[]).unwrap()))
+}
+
+/// Returns the sorted names of the files in a directory.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_replaced_key_is_used_no_more_and_its_certificate_is_listed() {
+    let (dir, acme) = open("replaced");
     let (file, draft) = (dir.join("lamp.example.pem"), dir.join("lamp.example.key"));
     obtained(&file);
-    std::fs::write(&draft, "a key that an intruder has, too").unwrap();
+    write(&draft, &issued().0);
     acme.prepare("lamp.example").unwrap();
     assert!(acme.of("lamp.example").is_some());
     // An attempt to renew the certificate has begun.
@@ -57,6 +75,29 @@ fn a_replaced_key_is_used_no_more_and_its_certificate_is_listed() {
     let Held { keys, .. } = acme.load(&file, "lamp.example").unwrap();
     acme.note("lamp.example", 2, Ok(Held { keys, due: SystemTime::now() + super::LOOK }));
     assert!(acme.of("lamp.example").is_some() && acme.problem("lamp.example").is_none());
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_certificate_for_a_key_that_was_replaced_during_the_request_is_listed() {
+    let (dir, acme) = open("late");
+    acme.prepare("lamp.example").unwrap();
+    let key = acme.draft_key("lamp.example", 0).unwrap();
+    let pair = KeyPair::from_pem(&key).unwrap();
+    let chain = CertificateParams::new(vec!["lamp.example".to_owned()]).unwrap().self_signed(&pair).unwrap().pem();
+    assert_eq!(acme.replace("lamp.example").unwrap(), [], "the server has no certificate");
+    let kept = names(&dir);
+    let [kept] = kept.as_slice() else { panic!("{kept:?}") };
+    assert!(kept.starts_with("lamp.example.") && kept.ends_with(".key.replaced"), "a certificate may exist");
+    assert!(acme.take("lamp.example", 0, &key, &chain).is_err());
+    let replaced = acme.replace("lamp.example").unwrap();
+    let [ReplacedCertificate { serial, .. }] = replaced.as_slice() else { panic!("{replaced:?}") };
+    assert_eq!(names(&dir), [format!("lamp.example.{serial}.replaced")], "the file has the key and the certificate");
+    assert!(acme.of("lamp.example").is_none());
+    assert!(acme.draft_key("lamp.example", 0).is_err(), "an attempt before the replacement makes no key");
+    // The next attempt has another key.
+    let next = acme.draft_key("lamp.example", 2).unwrap();
+    assert_ne!(next, key);
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
