@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use tegmen_base::hex::to_hex;
 use tegmen_control::group::{
-    Epochs, GroupConfig, GroupError, Member, MemberFile, NewMember, OscoreMember, PROTOCOLS, Report, SIGNATURES, SUITES,
+    Epochs, GroupConfig, GroupError, Member, MemberFile, NewMember, OscoreMember, PROTOCOLS, Protocol, Report,
+    SIGNATURES, SUITES,
 };
 
 /// Maximum number of members in a request that creates a group.
@@ -292,6 +293,8 @@ impl From<&GroupConfig> for ShownConfig {
         let space = 1_u32.checked_shl(levels.into()).unwrap_or(u32::MAX);
         let (address, suite, signature) = (address.to_string(), suite_name(config), signature_name(config));
         let protocol = protocol_name(config);
+        // The row of a Group OSCORE group of an earlier version has a GroupID, which nothing uses.
+        let group_id = group_id.filter(|_| config.protocol == Protocol::Axiom);
         Self { address, protocol, suite, group_id, space, senders, last_epoch, signature }
     }
 }
@@ -435,3 +438,6 @@ pub(crate) struct Rekeyed {
     /// A warning for the operator if the group needs an action, with the next step.
     pub(crate) warning: Option<String>,
 }
+
+#[cfg(test)]
+mod tests;
