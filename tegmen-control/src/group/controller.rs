@@ -419,9 +419,12 @@ impl<S: Store, C: Crypto> Controller<S, C> {
                 .delete(head)
                 .delete(Row::Guard.key(&prefix))
                 .put(rows::deleted(&identity), Value::Plain(Vec::new()));
-            let transaction = self.release_group_id(transaction, group, &value).await?;
+            let (transaction, is_shared) = self.release_group_id(transaction, group, &value).await?;
             match self.store.commit(transaction).await {
                 Ok(_) => {
+                    if is_shared {
+                        self.reserve_again().await;
+                    }
                     self.outbox.iter().for_each(|outbox| outbox.forget(group));
                     // If this fails, the next deletion of any group removes the remaining rows.
                     let _ = self.clean_all().await;

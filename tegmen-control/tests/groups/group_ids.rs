@@ -138,6 +138,21 @@ fn groups_of_an_earlier_version_keep_their_group_ids() {
 }
 
 #[test]
+fn the_same_controller_releases_a_group_id_that_several_groups_had() {
+    let (scene, devices) = (Scene::new("ids-shared"), Devices::new());
+    let database = scene.database();
+    create_without_reservation(&devices, &database, &[(LAMPS, 1), ("doors", 1)]);
+    let controller = devices.controller(database.clone());
+    wait(controller.create("attic", at(5684), &[])).unwrap();
+    wait(controller.delete(LAMPS, None)).unwrap();
+    wait(controller.create("porch", at(5684), &[])).unwrap();
+    assert_eq!(id(&controller, "porch"), Some(3), "the group doors has the GroupID 1");
+    wait(controller.delete("doors", None)).unwrap();
+    wait(controller.create("cellar", at(5684), &[])).unwrap();
+    assert_eq!(id(&controller, "cellar"), Some(1));
+}
+
+#[test]
 fn a_reservation_that_belongs_to_no_group_is_released() {
     let (scene, devices) = (Scene::new("ids-stale"), Devices::new());
     let database = scene.database();

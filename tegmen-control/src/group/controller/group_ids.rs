@@ -67,20 +67,26 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     }
 
     /// Adds to a transaction, which deletes the group `name`, the deletion of the row that reserves its GroupID. `head`
-    /// is the value of the main row of the group.
+    /// is the value of the main row of the group. Also returns true if the row remains, because several groups have the
+    /// GroupID. The caller must then call [`Self::reserve_again`] after the transaction.
     pub(super) async fn release_group_id(
         &self,
         transaction: Transaction,
         name: &str,
         head: &Value,
-    ) -> Result<Transaction, GroupError> {
-        let Some(row) = reservation(head) else { return Ok(transaction) };
+    ) -> Result<(Transaction, bool), GroupError> {
+        let Some(row) = reservation(head) else { return Ok((transaction, false)) };
         let entry = self.store.read(row.as_bytes(), None).await?.entry;
         let at = entry.as_ref().map_or(Revision::ABSENT, |entry| entry.changed);
         let transaction = transaction.require(row.as_str(), at);
-        // If several groups have the GroupID, its row remains.
-        let is_ours = entry.is_some_and(|entry| entry.value.plain() == Some(name.as_bytes()));
-        Ok(if is_ours { transaction.delete(row) } else { transaction })
+        let is_ours = entry.as_ref().is_some_and(|entry| entry.value.plain() == Some(name.as_bytes()));
+        Ok(if is_ours { (transaction.delete(row), false) } else { (transaction, entry.is_some()) })
+    }
+
+    /// Makes the next creation of a group read the GroupIDs of all groups again. The creation then releases the GroupIDs
+    /// that no group has any more.
+    pub(super) async fn reserve_again(&self) {
+        *self.group_ids.lock().await = false;
     }
 
     /// Writes the rows that reserve the GroupIDs of all existing groups. A row is already correct unless an earlier
