@@ -577,7 +577,7 @@ impl<S: Store> GroupServer<S> {
             | GroupError::Name(_)
             | GroupError::AddressTaken { .. }
             | GroupError::OtherFamily { .. } => Reply::new(Code::FORBIDDEN),
-            _ => unavailable().max_age(RETRY_AFTER).because(error.to_string()),
+            _ => unavailable(Some(error).filter(|_| may_join)).max_age(RETRY_AFTER).because(error.to_string()),
         }
     }
 }
@@ -601,14 +601,26 @@ fn explained(code: Code, error: GroupcommError) -> Reply {
     Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into()).payload(error.encode())
 }
 
-/// Makes the response of a controller that cannot use its store or its private key. RFC 9594 has no error for this
-/// case, so the problem details have only a text. The response does not contain the cause, which is only for the
-/// operator.
-fn unavailable() -> Reply {
-    let problem = Problem::new(
-        "The controller cannot do this now",
-        "Send the request again after the time in Max-Age. The log of the controller has the cause.",
-    );
+/// Makes the response for an error that RFC 9594 does not have, so the problem details have only a text. The response
+/// does not contain a cause that is only for the operator. `error` is `None` if the peer must not learn the error.
+fn unavailable(error: Option<&GroupError>) -> Reply {
+    const LOG: &str = "The log of the controller has the cause.";
+    let (title, detail) = match error {
+        Some(GroupError::AdmittedAgain { .. }) => (
+            "The device joined the group again meanwhile",
+            "Send a request to join again. Use the credentials of a device in one place only.",
+        ),
+        Some(GroupError::NoPublicKey(_)) => {
+            ("The group needs a public key", "Send a request to join with the public key of the device.")
+        }
+        // A retry does not help until an operator has removed the cause.
+        Some(GroupError::Restored(_) | GroupError::Fault { .. }) => ("The controller cannot use the group", LOG),
+        _ => (
+            "The controller cannot do this now",
+            "Send the request again after the time in Max-Age. The log of the controller has the cause.",
+        ),
+    };
+    let problem = Problem::new(title, detail);
     Reply::new(Code::SERVICE_UNAVAILABLE)
         .uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into())
         .payload(problem.to_cbor())

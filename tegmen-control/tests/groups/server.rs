@@ -1,7 +1,7 @@
 //! Tests of the interface of RFC 9594 over real sockets: joins with rights from the policy and from a token, renewals
 //! of keys, departures and refusals.
 
-use super::world::{Counting, Scene, config, software_key};
+use super::world::{Counting, Scene, config, rows, software_key};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::axiom::{Kept, KeyPath, Member, Opened, Rekeyed};
@@ -26,7 +26,7 @@ use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GroupKeys, GroupcommError, J
 use tegmen_host::problem::{self, Problem};
 use tegmen_host::server::{self, Server, ServerBuilder};
 use tegmen_host::uri::Scheme;
-use tegmen_store::Database;
+use tegmen_store::{Database, Store as _, Transaction, Value};
 use tegmen_trust::provider::HostCrypto;
 use tegmen_trust::x509::signer::{Signer, SoftwareKey};
 
@@ -337,6 +337,22 @@ async fn a_controller_without_its_store_answers_with_a_problem() {
     assert!(matches!(failures.as_slice(), [one] if one.contains(cause)), "{failures:?}");
     let refused = post(&oven, "/ace-group/lamps", &join(3, false)).await;
     assert_eq!((refused.code, refused.payload.as_slice()), (Code::FORBIDDEN, [].as_slice()), "a device without rights");
+}
+
+#[tokio::test]
+async fn a_controller_that_cannot_read_a_group_does_not_promise_that_a_retry_helps() {
+    let world = World::new("no-head", config(), false).await;
+    let hall = world.device("hall").await;
+    assert_eq!(post(&hall, "/ace-group/lamps", &join(2, false)).await.code, Code::CREATED);
+    let database = &world.store.database;
+    let head = rows(database).into_iter().find(|key| key.ends_with("/head")).unwrap();
+    database.commit(Transaction::default().put(head, Value::Plain(b"no row".to_vec()))).wait().unwrap();
+    let refused = post(&hall, "/ace-group/lamps", &join(2, false)).await;
+    assert_eq!((refused.code, refused.uint(OptionNumber::MAX_AGE)), (Code::SERVICE_UNAVAILABLE, Some(60)));
+    let explained = Problem::from_cbor(&refused.payload).unwrap();
+    assert_eq!(explained.title.as_deref(), Some("The controller cannot use the group"));
+    assert_eq!(explained.detail.as_deref(), Some("The log of the controller has the cause."));
+    assert!(world.logged("cannot be read"));
 }
 
 #[tokio::test]
