@@ -1,7 +1,7 @@
 //! A conversation with a device: the server opens a session with the device, and sends all waiting requests.
 
 use super::device::copy_key;
-use super::epochs::NextEpoch;
+use super::epochs::{NextEpoch, Opened};
 use super::error::DelegationError;
 use super::memory::Device;
 use super::pace::Pace;
@@ -86,8 +86,7 @@ enum Proved {
 pub(super) struct Conversation {
     device: Arc<Device>,
     session: Session,
-    /// The device key that both endpoints use in this session.
-    key: DeviceKey,
+    opened: Opened,
     /// The address of the device, to which the session was opened.
     address: SocketAddr,
     /// True if the device has received the time in this session.
@@ -133,16 +132,20 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         };
         let met =
             async |key: &DeviceKey, epoch: u16| connect(address, self.identity(&device.name, epoch), key, pace).await;
-        let (session, (proved, key)) = match (met(&present.0, present.1).await, next) {
-            (Ok(session), _) => (session, (Proved::Present, present.0)),
+        let (session, proved, opened) = match (met(&present.0, present.1).await, next) {
+            (Ok(session), next) => {
+                let pending = next.map(|(next, ..)| next.check);
+                (session, Proved::Present, Opened { key: present.0, pending })
+            }
             // Nothing was proved before the ClientHello was answered.
             (Err(error), Some((next, key, epoch))) if !is_unheard(&error) => {
-                (met(&key, epoch).await.map_err(|_| error)?, (Proved::Next(next), key))
+                let session = met(&key, epoch).await.map_err(|_| error)?;
+                (session, Proved::Next(next), Opened { key, pending: None })
             }
             (Err(error), _) => return Err(error.into()),
         };
         let (device, has_time, has_begun) = (Arc::clone(device), false, false);
-        let mut conversation = Conversation { device, session, key, address, has_time, has_begun };
+        let mut conversation = Conversation { device, session, opened, address, has_time, has_begun };
         if let Proved::Next(next) = proved {
             self.confirm(&mut conversation, next).await?;
         }
@@ -239,10 +242,11 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             *conversation = self.meet(&Arc::clone(&conversation.device), pace).await?;
         }
         let exported = conversation.session.exported().ok_or(Failed::NotExported)?;
-        let next = self.begin_epoch_under(&name, &exported, Some(&conversation.key)).await?;
+        let next = self.begin_epoch_under(&name, &exported, Some(&conversation.opened)).await?;
         match conversation.tell_epoch(next, self.seconds()).await? {
             true => {
-                (conversation.key, conversation.has_begun) = (conversation.key.next::<C>(), true);
+                let key = conversation.opened.key.next::<C>();
+                (conversation.opened, conversation.has_begun) = (Opened { key, pending: None }, true);
                 Ok(self.epoch_begun(&name, next).await?)
             }
             false => Err(Failed::Refused { path: Resource::Epoch.path(), code: Code::CONFLICT }),
@@ -304,7 +308,7 @@ impl Conversation {
     /// has changed since the session was opened.
     pub(super) fn is_current(&self) -> bool {
         let known = &self.device.state().known;
-        known.config.address == self.address && same(known.present.key.0.expose(), self.key.0.expose())
+        known.config.address == self.address && same(known.present.key.0.expose(), self.opened.key.0.expose())
     }
 
     /// Waits until there is more work for the device, but at most for `time`. Returns true if there is work.

@@ -4,7 +4,7 @@ use super::connection::Carrier;
 use super::device::without_key;
 use super::error::DelegationError;
 use super::numbers::{NextNumbers, Purpose, UNUSED, reserve};
-use super::rows;
+use super::rows::{self, Tag};
 use super::server::Delegations;
 use std::collections::BTreeSet;
 use tegmen_base::crypto::Crypto;
@@ -19,6 +19,15 @@ pub struct NextEpoch {
     pub number: u16,
     /// The check value of the epoch: the device begins the epoch only if it computes the same value.
     pub check: [u8; CHECK_LEN],
+}
+
+/// The keys that a session with a device was opened with, and the epoch that was pending at that time.
+pub(super) struct Opened {
+    /// The device key that both endpoints use in the session.
+    pub(super) key: DeviceKey,
+    /// The tag of the epoch that was pending when the session was opened. The session proves that the device had not
+    /// begun this epoch. `None` if no epoch was pending.
+    pub(super) pending: Option<Tag>,
 }
 
 /// The effects that the next epoch of a device would have on those connections that have not expired.
@@ -88,8 +97,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Makes the next epoch. Its keys come from keying material that a session with the device exported under
     /// [`EXPORTER`](tegmen_delegation::EXPORTER). When this function returns, the epoch is durable and pending. The
     /// caller must then ask the device at once to begin the epoch. If another epoch was pending before, it is
-    /// discarded: the session was opened under the key of the present epoch, so the device has not begun the earlier
-    /// pending epoch.
+    /// discarded. So the caller must open the session under the key of the present epoch, and after the earlier epoch
+    /// became pending. The device then had not begun the earlier epoch when the session was opened.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoMoreEpochs`], [`DelegationError::Changed`] or
@@ -98,18 +107,26 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         self.begin_epoch_under(name, exported, None).await
     }
 
-    /// Makes the next epoch as [`Self::begin_epoch`] does, if `key` is still the device key of the present epoch.
+    /// Makes the next epoch as [`Self::begin_epoch`] does, but only if two conditions have held since the session was
+    /// opened: the present epoch is the same, and no other epoch became pending. Otherwise another server may be asking
+    /// the device to begin an epoch at this time, and the device may begin it.
+    ///
+    /// # Errors
+    /// [`DelegationError::Outdated`] if one of the conditions does not hold, and the errors of [`Self::begin_epoch`].
     pub(super) async fn begin_epoch_under(
         &self,
         name: &str,
         exported: &Secret<PSK_LEN>,
-        key: Option<&DeviceKey>,
+        opened: Option<&Opened>,
     ) -> Result<NextEpoch, DelegationError> {
         let device = self.known(name)?;
         let (next, numbers) = self
             .change(&device, |known| {
-                let is_other = |key: &DeviceKey| !same(key.0.expose(), known.present.key.0.expose());
-                if key.is_some_and(is_other) {
+                let [_, pending, _] = known.tags::<C>();
+                let has_changed = |opened: &Opened| {
+                    !same(opened.key.0.expose(), known.present.key.0.expose()) || opened.pending != pending
+                };
+                if opened.is_some_and(has_changed) {
                     return Err(DelegationError::Outdated(name.to_owned()));
                 }
                 let next = known.present.next::<C>(exported);

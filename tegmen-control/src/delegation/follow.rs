@@ -80,8 +80,15 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             }
             drop(one);
             self.wake(&device);
-            if device.state().has_work() {
-                self.want(&device);
+            let (has_work, is_next_due) = {
+                let state = device.state();
+                (state.has_work(), state.known.is_next_due())
+            };
+            // Of two servers that begin the next epoch at the same time, one discards the epoch that the device begins.
+            match has_work {
+                true if is_next_due => self.want_later(&device),
+                true => self.want(&device),
+                false => {}
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use super::pace::Pace;
 use super::server::Delegations;
 use std::future::pending;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tegmen_base::crypto::Crypto;
 use tegmen_delegation::Status;
 use tegmen_store::Store;
@@ -17,6 +17,8 @@ use tokio::task::JoinSet;
 /// when a peer of the device authenticates itself. The reason is that the device may have restarted. A restarted device
 /// refuses its peers until the server sends it the time, so the peers authenticate themselves again.
 const UNHEARD: u64 = 60;
+/// The time that a server leaves to another server of the store, which contacts a device because an epoch is due.
+const LATER: Duration = Duration::from_secs(60);
 
 impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {
     /// Does the work of the server: makes the results of handshakes durable, reserves connection numbers for the next
@@ -114,20 +116,29 @@ impl<S: Store, C: Crypto + Send + 'static> Delegations<S, C> {
         }
         self.count(|counts| &mut counts.failed_conversations);
     }
+}
 
+impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Returns a random number from 0 to 1.
     fn part(&self) -> f64 {
         let mut random = [0; 4];
         self.crypto().random(&mut random);
         f64::from(u32::from_ne_bytes(random)) / f64::from(u32::MAX)
     }
-}
 
-impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Plans a conversation with a device, and wakes the task that contacts devices.
     pub(super) fn want(&self, device: &Device) {
         self.agenda().want(device.id, Instant::now());
         device.wanted.notify_one();
+        self.speak.notify_one();
+    }
+
+    /// Plans a conversation after a time from [`LATER`] to twice this time. Another server of the store contacts the
+    /// device now. This conversation is for the case that the other server cannot complete the work.
+    pub(super) fn want_later(&self, device: &Device) {
+        let pause = LATER.saturating_add(LATER.mul_f64(self.part()));
+        let now = Instant::now();
+        self.agenda().want(device.id, now.checked_add(pause).unwrap_or(now));
         self.speak.notify_one();
     }
 

@@ -11,6 +11,7 @@ mod recorder;
 mod reissue;
 mod restored;
 mod revocations;
+mod shared;
 mod talking;
 #[path = "../../../tegmen-host/tests/test_ca/mod.rs"]
 mod test_ca;

@@ -24,7 +24,7 @@ use tegmen_store::{Database, Store};
 use tegmen_trust::provider::HostCrypto;
 
 /// Returns short time limits and intervals, for a device on the same machine.
-fn pace() -> Pace {
+pub(crate) fn pace() -> Pace {
     Pace {
         patience: Duration::from_secs(3),
         first_pause: Duration::from_millis(20),
@@ -34,12 +34,16 @@ fn pace() -> Pace {
     }
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 /// Runs the server until `is_wanted` returns true for a report of the device, and returns this report.
-fn until<S: Store>(server: &Arc<Server<S>>, pace: Pace, is_wanted: impl Fn(&DeviceReport) -> bool) -> DeviceReport {
+pub(crate) fn until<S: Store>(
+    server: &Arc<Server<S>>,
+    pace: Pace,
+    is_wanted: impl Fn(&DeviceReport) -> bool,
+) -> DeviceReport {
     runtime().block_on(async {
         let wanted = async {
             loop {
@@ -60,7 +64,7 @@ fn until<S: Store>(server: &Arc<Server<S>>, pace: Pace, is_wanted: impl Fn(&Devi
 }
 
 /// Returns true if the device is in this epoch, and has received all requests that waited for it.
-fn is_settled(report: &DeviceReport, epoch: u16) -> bool {
+pub(crate) fn is_settled(report: &DeviceReport, epoch: u16) -> bool {
     let is_known = report.contact.status.is_some_and(|status| status.epoch == epoch);
     report.epoch == epoch && is_known && report.pending.is_none() && report.reset.is_none() && report.untold == 0
 }
