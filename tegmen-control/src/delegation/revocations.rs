@@ -11,7 +11,12 @@ use super::server::{Delegations, fault};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tegmen_base::crypto::Crypto;
+use tegmen_store::store::MAX_OPERATIONS;
 use tegmen_store::{Revision, Store, Transaction};
+
+/// Maximum number of rows of revoked connections in one transaction. The transaction also requires and writes the row
+/// of the device, and requires the counter of the numbers for returning peers.
+const MOST_ROWS: usize = MAX_OPERATIONS - 3;
 
 /// The effects of a revocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,8 +25,8 @@ pub struct Revoked {
     /// that the named connection replaced, and each connection of the present epoch that replaces one of these two.
     pub connections: Vec<ConnectionId>,
     /// True if the revocation takes full effect at the device only when the next epoch begins. The reason is that the
-    /// device's list of refused connections is full, or that connections without a row in the store may also have to be
-    /// revoked.
+    /// device's list of refused connections is full, that connections without a row in the store may also have to be
+    /// revoked, or that one transaction of the store is too small for all connections.
     pub by_reset: bool,
 }
 
@@ -50,7 +55,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// number](Self::unaccounted). If the number was reserved for a peer that returned with a ticket of the previous
     /// epoch, the server does not know which connection of the previous epoch this peer had. So the server then accepts
     /// no ticket of the previous epoch any more, and requests the next epoch of the device. No connection of the
-    /// present epoch continues in that next epoch.
+    /// present epoch continues in that next epoch. The server does the same if the revocation concerns more connections
+    /// than one transaction of the store can revoke.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::NoConnection`], [`DelegationError::Changed`] or
@@ -125,7 +131,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                     return Ok((None, Transaction::default()));
                 }
                 // Connections other than the named one may have been replaced in the new epoch before they were found.
-                let is_uncertain = family.is_uncertain || has_moved;
+                let is_uncertain = family.is_uncertain || has_moved || new.len() > MOST_ROWS;
                 let refused = device.state().report().refused;
                 let in_present = new.iter().filter(|(_, tag, _)| Some(*tag) == present).count();
                 let is_full = refused.saturating_add(in_present) > known.config.places as usize;
@@ -139,7 +145,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
                 let put = |rows: Transaction, (_, tag, number): &(u16, Tag, u32)| {
                     rows.put(rows::refused(name, tag, *number), row.clone())
                 };
-                let mut transaction = new.iter().filter(|(_, tag, _)| is_valid(*tag)).fold(Transaction::default(), put);
+                // The connection of the previous epoch is the first one. The next epoch ends those that have no row.
+                let rows = new.iter().filter(|(_, tag, _)| is_valid(*tag)).take(MOST_ROWS);
+                let mut transaction = rows.fold(Transaction::default(), put);
                 // Another server that reserves numbers in the meantime may give one of them to a peer whose connection
                 // must be revoked.
                 if let Some((counter, at)) = family.counter.as_ref().filter(|_| !is_uncertain) {

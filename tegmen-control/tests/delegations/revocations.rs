@@ -61,6 +61,30 @@ fn a_revocation_covers_the_connection_in_both_epochs() {
 }
 
 #[test]
+fn a_revocation_with_too_many_connections_for_one_transaction_begins_an_epoch() {
+    for by_old in [true, false] {
+        let scene = Scene::new(&format!("many-{by_old}"));
+        let seals = Seals::default();
+        let first = server(&scene, scene.database(), &seals);
+        let mut device = imprinted(&first);
+        let ticket = ticket(&first, "writer").unwrap();
+        next_epoch(&first, &mut device);
+        let copies: Vec<_> = (0..130).map(|_| renew(&first, &ticket).unwrap()).collect();
+        let named = if by_old { id(1, 0) } else { id(2, 32_768 + 129) };
+        let (connections, by_reset) = revoke(&first, named);
+        assert_eq!((connections.len(), by_reset), (131, true));
+        assert_eq!(wait(first.revoke_peers(&["writer"], "root")).unwrap(), [], "all of them are revoked");
+        drop(first);
+        let again = server(&scene, scene.database(), &seals);
+        settle(&again);
+        assert!(again.show(LAMP).unwrap().reset.is_some());
+        assert!(renew(&again, &ticket).is_none());
+        next_epoch(&again, &mut device);
+        assert!(copies.iter().all(|copy| open(&mut device, copy).is_err() && renew(&again, copy).is_none()));
+    }
+}
+
+#[test]
 fn a_full_list_begins_an_epoch_and_refuses_no_revocation() {
     let scene = Scene::new("full");
     let server = server(&scene, scene.database(), &Seals::default());
