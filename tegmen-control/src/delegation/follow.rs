@@ -94,14 +94,18 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(())
     }
 
-    /// Adds a device that another server has imprinted.
+    /// Adds a device that another server has imprinted, and makes the certificate of the device.
     async fn add(&self, name: &str) -> Result<Arc<Device>, DelegationError> {
         let (known, refused) = self.read_rows(name).await?;
-        Ok(self.registry_mut(|registry| {
+        let device = self.registry_mut(|registry| {
             let device = registry.add::<C>(known);
             device.state().load_refused(refused);
             device
-        }))
+        });
+        if let Err(error) = self.prepare(name).await {
+            tracing::error!("delegation: {error}");
+        }
+        Ok(device)
     }
 
     /// Reads the row of a device and its refused connections from the store again.

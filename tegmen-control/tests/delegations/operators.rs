@@ -233,7 +233,7 @@ fn a_peer_that_returned_keeps_its_name() {
 /// A source of certificates in memory. The value has the names of the devices with a certificate. The certificate of
 /// `other.example` cannot be made.
 #[derive(Default)]
-struct Made(Mutex<Vec<String>>);
+pub(crate) struct Made(pub(crate) Mutex<Vec<String>>);
 
 impl Certificates for Made {
     fn of(&self, device: &str) -> Option<Arc<PublicKeys>> {

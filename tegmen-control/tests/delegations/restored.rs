@@ -1,8 +1,9 @@
 //! Tests of restored backups, and of two servers that share one store.
 
+use crate::operators::Made;
 use crate::recorder::Seals;
 use crate::world::{
-    Counting, DOOR, LAMP, Scene, ask, config, imprinted, next_epoch, open, renew, server, settle, ticket, wait,
+    Counting, DOOR, LAMP, Scene, Server, ask, config, imprinted, next_epoch, open, renew, server, settle, ticket, wait,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -137,7 +138,9 @@ fn a_server_learns_what_another_server_of_its_store_changes() {
     let seals = Seals::default();
     let mut store = Counting::new(scene.database(), None);
     store.is_shared = true;
-    let one = Arc::new(server(&scene, store.clone(), &seals));
+    let certificates = Arc::new(Made::default());
+    let one = wait(server(&scene, store.clone(), &seals).with_certificates(Arc::clone(&certificates) as _)).unwrap();
+    let one = Arc::new(one);
     let mut device = imprinted(&*one);
     let tickets = ["writer", "reader-1"].map(|peer| ticket(&*one, peer).unwrap());
     settle(&*one);
@@ -145,17 +148,13 @@ fn a_server_learns_what_another_server_of_its_store_changes() {
     let other = server(&scene, store, &seals);
     let revoked = ConnectionId { epoch: 1, number: 0 };
     let changes = async {
-        let until = async |is_so: &dyn Fn() -> bool| {
-            while !is_so() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
         other.set_disabled(LAMP, true, "root").await.unwrap();
         until(&|| one.device(LAMP.as_bytes()).is_none()).await;
         other.set_disabled(LAMP, false, "root").await.unwrap();
         until(&|| one.device(LAMP.as_bytes()).is_some()).await;
         other.imprint(DOOR, config(), "root").await.unwrap();
         until(&|| one.device(DOOR.as_bytes()).is_some()).await;
+        until(&|| certificates.0.lock().unwrap().iter().any(|device| device == DOOR)).await;
         // The other server has no list of the tickets that this server gave in the meantime, so the next epoch ends
         // these tickets.
         let by_other = other.revoke(LAMP, revoked, "root").await.unwrap();
@@ -166,11 +165,23 @@ fn a_server_learns_what_another_server_of_its_store_changes() {
         until(&|| one.show(LAMP).unwrap().epoch == 0).await;
         assert!(ticket(&*one, "writer").is_none(), "the old key seals no ticket");
     };
+    follow(&one, changes);
+}
+
+/// Waits until `is_so` returns true.
+pub(crate) async fn until(is_so: &dyn Fn() -> bool) {
+    while !is_so() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Runs the server while another server of its store makes changes.
+fn follow(server: &Arc<Server<Counting>>, changes: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         tokio::select! {
-            () = one.run(Pace::default()) => {}
-            done = tokio::time::timeout(Duration::from_secs(60), changes) => done.unwrap(),
+            () = server.run(Pace::default()) => {}
+            done = tokio::time::timeout(Duration::from_secs(30), changes) => done.unwrap(),
         }
     });
 }

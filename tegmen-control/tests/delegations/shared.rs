@@ -3,6 +3,7 @@
 use crate::disk::{Call, Counting};
 use crate::loopback::{LiveDevice, SOON};
 use crate::recorder::Seals;
+use crate::restored;
 use crate::talking::{is_settled, pace, runtime, until};
 use crate::world::{LAMP, Scene, Server, config, renew, server, settle, ticket};
 use std::sync::{Arc, Mutex};
@@ -50,15 +51,10 @@ impl World {
 #[test]
 fn one_server_of_a_store_begins_an_epoch_that_is_due() {
     let World { scene: _scene, one, other, device, ticket, .. } = World::new("shared-one-begins");
-    let until = async |is_so: &dyn Fn() -> bool| {
-        while !is_so() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
     let sessions = device.seen().sessions;
     let test = async {
         other.reset(LAMP, "root").await.unwrap();
-        until(&|| one.show(LAMP).unwrap().reset.is_some()).await;
+        restored::until(&|| one.show(LAMP).unwrap().reset.is_some()).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert_eq!(
             (device.seen().sessions, device.ask(|lamp| lamp.epoch())),
@@ -66,7 +62,7 @@ fn one_server_of_a_store_begins_an_epoch_that_is_due() {
             "the other server begins it"
         );
         let both = async {
-            until(&|| [&one, &other].iter().all(|server| server.show(LAMP).unwrap().epoch == 2)).await;
+            restored::until(&|| [&one, &other].iter().all(|server| server.show(LAMP).unwrap().epoch == 2)).await;
             assert!(renew(&*other, &ticket).is_some());
         };
         tokio::select! {
