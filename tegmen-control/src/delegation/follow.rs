@@ -67,29 +67,43 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok((at.unwrap_or(Revision::ABSENT), devices))
     }
 
-    /// Reads the rows of devices that have changed at these revisions, unless the server has made the changes itself.
+    /// Reads the rows of devices that have changed at these revisions. If the rows of a device cannot be read, still
+    /// reads the other devices. This device is read again when its row changes.
+    ///
+    /// # Errors
+    /// [`DelegationError::Store`]. The caller must then read all devices again.
     async fn read_changed(&self, changed: Vec<(String, Revision)>) -> Result<(), DelegationError> {
         for (name, at) in changed {
-            let device = match self.named(&name) {
-                Some(device) => device,
-                None => self.add(&name).await?,
-            };
-            let one = device.changing.lock().await;
-            if device.state().known.changed < at {
-                self.reload(&device).await?;
+            match self.read_device(&name, at).await {
+                Err(error @ DelegationError::Store(_)) => return Err(error),
+                Err(error) => tracing::error!("delegation: changes of another server are not known: {error}"),
+                Ok(()) => {}
             }
-            drop(one);
-            self.wake(&device);
-            let (has_work, is_next_due) = {
-                let state = device.state();
-                (state.has_work(), state.known.is_next_due())
-            };
-            // Of two servers that begin the next epoch at the same time, one discards the epoch that the device begins.
-            match has_work {
-                true if is_next_due => self.want_later(&device),
-                true => self.want(&device),
-                false => {}
-            }
+        }
+        Ok(())
+    }
+
+    /// Reads the rows of a device that has changed at this revision, unless the server has made the change itself.
+    async fn read_device(&self, name: &str, at: Revision) -> Result<(), DelegationError> {
+        let device = match self.named(name) {
+            Some(device) => device,
+            None => self.add(name).await?,
+        };
+        let one = device.changing.lock().await;
+        if device.state().known.changed < at {
+            self.reload(&device).await?;
+        }
+        drop(one);
+        self.wake(&device);
+        let (has_work, is_next_due) = {
+            let state = device.state();
+            (state.has_work(), state.known.is_next_due())
+        };
+        // Of two servers that begin the next epoch at the same time, one discards the epoch that the device begins.
+        match has_work {
+            true if is_next_due => self.want_later(&device),
+            true => self.want(&device),
+            false => {}
         }
         Ok(())
     }

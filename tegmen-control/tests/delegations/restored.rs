@@ -12,7 +12,7 @@ use std::time::Duration;
 use tegmen_control::delegation::{ConnectionId, Pace};
 use tegmen_store::backup::restore;
 use tegmen_store::store::Scan;
-use tegmen_store::{Database, Store as _, Transaction};
+use tegmen_store::{Database, Store as _, Transaction, Value};
 
 /// Replaces a database that was lost by a database from its backup.
 fn restored(scene: &Scene, database: Database, backup: &Path) {
@@ -183,5 +183,29 @@ fn follow(server: &Arc<Server<Counting>>, changes: impl Future<Output = ()>) {
             () = server.run(Pace::default()) => {}
             done = tokio::time::timeout(Duration::from_secs(30), changes) => done.unwrap(),
         }
+    });
+}
+
+#[test]
+fn a_server_follows_a_device_although_another_one_cannot_be_read() {
+    let scene = Scene::new("follows-others");
+    let seals = Seals::default();
+    let mut store = Counting::new(scene.database(), None);
+    store.is_shared = true;
+    let one = Arc::new(server(&scene, store.clone(), &seals));
+    imprinted(&*one);
+    let other = server(&scene, store.clone(), &seals);
+    // No server of this version has written this row. The name comes before the name of the other device.
+    let unreadable = Transaction::default().put("delegation/device/a.example", Value::Plain(b"{}".to_vec()));
+    wait(store.database.commit(unreadable)).unwrap();
+    follow(&one, async {
+        for disabled in [true, false] {
+            other.set_disabled(LAMP, disabled, "root").await.unwrap();
+            until(&|| one.show(LAMP).unwrap().disabled == disabled).await;
+        }
+        let again = Transaction::default().put("delegation/device/a.example", Value::Plain(b"[]".to_vec()));
+        store.database.commit(again).await.unwrap();
+        other.set_disabled(LAMP, true, "root").await.unwrap();
+        until(&|| one.show(LAMP).unwrap().disabled).await;
     });
 }
