@@ -3,7 +3,7 @@
 use super::connection::{Carrier, ConnectionId, ConnectionPage, DelegatedConnection};
 use super::error::DelegationError;
 use super::memory::Device;
-use super::numbers::{EACH, Purpose};
+use super::numbers::{EACH, Free, Purpose};
 use super::rows::{self, ConnectionRow, Tag};
 use super::server::{Delegations, PAGE, fault};
 use std::collections::BTreeSet;
@@ -110,13 +110,15 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         tag: &Tag,
         purpose: Purpose,
     ) -> Result<(Vec<u32>, Revision), DelegationError> {
-        // Numbers of this server are in memory until their rows are durable: so memory is read before and after the rows.
-        let numbers = |device: &Device| {
+        // Numbers of this server are in memory until their rows are durable, so memory is read before the rows. The
+        // numbers in memory belong to the present epoch.
+        let (free, unwritten) = {
             let mut state = device.state();
-            let free = state.free(purpose).clone();
-            (free, state.unwritten.clone())
+            match state.tag == Some(*tag) {
+                true => (state.free(purpose).clone(), state.unwritten.clone()),
+                false => (Free::default(), BTreeSet::new()),
+            }
         };
-        let (free, unwritten) = numbers(device);
         let row = rows::numbers(&device.name, tag, purpose);
         let entry = self.store.read(row.as_bytes(), None).await?.entry;
         let reserved = entry.as_ref().map_or(Revision::ABSENT, |entry| entry.changed);

@@ -127,6 +127,22 @@ fn numbers_of_a_killed_server_can_be_revoked() {
 }
 
 #[test]
+fn a_number_of_a_killed_server_can_be_revoked_in_the_next_epoch() {
+    let scene = Scene::new("unaccounted-before");
+    let seals = Seals::default();
+    let first = server(&scene, scene.database(), &seals);
+    let mut device = imprinted(&first);
+    let lost = ticket(&first, "writer").unwrap();
+    // It is killed before the row is written.
+    drop(first);
+    let again = server(&scene, scene.database(), &seals);
+    // The server has numbers of the next epoch, and has not given any of them to a peer.
+    next_epoch(&again, &mut device);
+    assert_eq!(revoke(&again, id(1, 0)), (vec![id(1, 0)], false));
+    assert!(renew(&again, &lost).is_none());
+}
+
+#[test]
 fn a_copy_that_a_killed_server_gave_ends_with_the_connection() {
     for by_old in [true, false] {
         let scene = Scene::new(&format!("copy-{by_old}"));
