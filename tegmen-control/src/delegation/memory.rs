@@ -296,11 +296,13 @@ impl InMemory {
     }
 
     /// Adds refused connections that were read from the store. Each connection is given by the tag of its epoch, its
-    /// number, and true if the device has acknowledged the refusal.
+    /// number, and true if the device has acknowledged the refusal. If a connection must still be sent to the device,
+    /// its row does not change this, because the device may have lost the refusal.
     pub(super) fn load_refused(&mut self, refused: Vec<(Tag, u32, bool)>) {
         let valid = [self.tag, self.tag_before];
         for (tag, number, told) in refused.into_iter().filter(|(tag, ..)| valid.contains(&Some(*tag))) {
-            self.refused.entry(tag).or_default().insert(number, told);
+            let of_epoch = self.refused.entry(tag).or_default();
+            of_epoch.entry(number).and_modify(|known| *known &= told).or_insert(told);
         }
     }
 
@@ -453,3 +455,6 @@ impl Registry {
         device
     }
 }
+
+#[cfg(test)]
+mod tests;
