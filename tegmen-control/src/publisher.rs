@@ -57,7 +57,8 @@ pub enum Refusal {
     /// The publisher has the token already.
     #[error("the publisher took this token before")]
     Used,
-    /// The publisher does not have the resources for another session.
+    /// The publisher does not have the resources for another session, or the subscriber already has its maximum number
+    /// of tokens and the token is not newer than all of them.
     #[error("the publisher has no resources for another session: ask again in {seconds} s")]
     Busy {
         /// Seconds after which one of the tokens in use expires, so that the server may ask again.
@@ -128,13 +129,21 @@ struct Inner {
 struct Taken {
     /// The token; `None` if its session ended.
     ticket: Option<Arc<Ticket>>,
-    /// The time at which the token expires, in seconds since 1970.
-    expires: u64,
+    /// The time of issue and the time at which the token expires, in seconds since 1970. Tokens are compared by these
+    /// two values; a newer token has larger ones.
+    age: (u64, u64),
+}
+
+impl Taken {
+    const fn expires(&self) -> u64 {
+        self.age.1
+    }
 }
 
 impl Tickets {
     /// Makes an empty table of tokens for the publisher of this name. At most `most` tokens are in use at the same
-    /// time, each for one session. The maximum for one subscriber is a quarter of `most`, but at least two.
+    /// time, each for one session. The maximum for one subscriber is a quarter of `most`, but at least two. If a
+    /// subscriber has its maximum, a newer token ends its oldest token, which is then no longer [in use](Self::in_use).
     ///
     /// # Errors
     /// The error of the system if it has no randomness.
@@ -152,31 +161,40 @@ impl Tickets {
     /// # Errors
     /// [`Refusal`]. Nothing has changed then.
     pub fn take(&self, payload: &[u8], now: u64) -> Result<Arc<Ticket>, Refusal> {
-        let ticket = self.open(payload, now)?;
+        let (ticket, issued_at) = self.open(payload, now)?;
+        let age = (issued_at, ticket.expires);
         let mut taken = self.taken();
-        taken.retain(|_, taken| taken.expires > now);
+        taken.retain(|_, taken| taken.expires() > now);
         if taken.contains_key(&ticket.identity) {
             return Err(Refusal::Used);
         }
-        let in_use = || taken.values().filter_map(|taken| taken.ticket.as_deref());
-        let own = || in_use().filter(|used| used.subscriber == ticket.subscriber);
+        let in_use = || taken.iter().filter(|(_, taken)| taken.ticket.is_some());
+        let is_own = |taken: &Taken| taken.ticket.as_ref().is_some_and(|used| used.subscriber == ticket.subscriber);
+        let own = || taken.iter().filter(|(_, taken)| is_own(taken));
+        // A subscriber that uses its whole share gives its oldest token up for a newer one.
+        let has_share = own().count() >= share(self.0.most);
+        let is_newest = own().all(|(_, taken)| taken.age < age);
+        let oldest = own().min_by_key(|(_, taken)| taken.age).filter(|_| has_share);
         let first = match () {
-            () if in_use().count() >= self.0.most => in_use().map(|used| used.expires).min(),
-            () if own().count() >= share(self.0.most) => own().map(|used| used.expires).min(),
-            () if taken.len() >= REMEMBERED => taken.values().map(|taken| taken.expires).min(),
+            () if has_share && !is_newest => own().map(|(_, taken)| taken.expires()).min(),
+            () if !has_share && in_use().count() >= self.0.most => in_use().map(|(_, taken)| taken.expires()).min(),
+            () if taken.len() >= REMEMBERED => taken.values().map(Taken::expires).min(),
             () => None,
         };
         if let Some(first) = first {
             let seconds = u32::try_from(first.saturating_sub(now)).unwrap_or(u32::MAX).max(1);
             return Err(Refusal::Busy { seconds });
         }
+        if let Some(oldest) = oldest.map(|(identity, _)| identity.clone()).and_then(|oldest| taken.get_mut(&oldest)) {
+            oldest.ticket = None;
+        }
         let ticket = Arc::new(ticket);
-        let expires = ticket.expires;
-        taken.insert(ticket.identity.clone(), Taken { ticket: Some(Arc::clone(&ticket)), expires });
+        taken.insert(ticket.identity.clone(), Taken { ticket: Some(Arc::clone(&ticket)), age });
         Ok(ticket)
     }
 
-    fn open(&self, payload: &[u8], now: u64) -> Result<Ticket, Refusal> {
+    /// Opens a token, and checks its content. Returns the token and its time of issue, which is 0 if the token has none.
+    fn open(&self, payload: &[u8], now: u64) -> Result<(Ticket, u64), Refusal> {
         let Inner { name, protokey, crypto, .. } = &*self.0;
         let TokenUpload { access_token, connect } = TokenUpload::parse(payload)?;
         let claims = {
@@ -197,7 +215,8 @@ impl Tickets {
         let is_valid = |expires: &u64| *expires > now && claims.not_before.is_none_or(|begin| begin <= now);
         let expires = claims.expires.filter(is_valid).ok_or(Refusal::Expired)?;
         let (identity, connect) = (identity.as_str().to_owned(), connect.map(|connect| connect.address));
-        Ok(Ticket { identity, key, subscriber, rights, expires, connect })
+        let ticket = Ticket { identity, key, subscriber, rights, expires, connect };
+        Ok((ticket, claims.issued_at.unwrap_or_default()))
     }
 
     /// Ends the use of a token whose session ended, so that another token can be taken. The same token is not taken a

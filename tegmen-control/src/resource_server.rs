@@ -88,8 +88,10 @@ pub enum Refusal {
         /// Seconds after which one of the tokens expires, so that the client may try again.
         seconds: u32,
     },
-    /// The client already has the maximum number of tokens for one client.
-    #[error("the client has as many tokens as one client can have: ask again in {seconds} s")]
+    /// The client already has the maximum number of tokens for one client, and the token is not newer than all of them.
+    #[error(
+        "the client has as many tokens as one client can have, and this one is not newer: ask again in {seconds} s"
+    )]
     TooMany {
         /// Seconds after which one of the client's tokens expires, so that the client may try again.
         seconds: u32,
@@ -134,7 +136,7 @@ pub struct TokenSettings {
     /// The key that the resource server shares with the access control server.
     pub key: Secret<LONG_KEY_LEN>,
     /// Maximum number of tokens at the same time. The maximum for one client is a quarter of this number, but at least
-    /// two.
+    /// two. If a client has its maximum, a newer token ends its oldest token.
     pub most: usize,
     /// The URI of the access control server. A client without protection receives it as a hint in a 4.01 response. With
     /// `None` there are no hints, and the policy of the CoAP server decides on requests without protection.
@@ -283,12 +285,15 @@ impl Tokens {
             }
             return self.agree(material, &offer, known, now);
         }
-        self.has_room(&mut taken, &valid.client, now)?;
+        let displaced = self.has_room(&mut taken, valid, now)?;
         let principal = self.0.credentials.learn(&valid.client, Some(&[]));
         let new = Taken::new(principal, valid);
         let agreed = self.agree(material, &offer, &new, now);
         match agreed {
-            Ok(_) => taken.insert(&material.id, new),
+            Ok(_) => {
+                self.end(&mut taken, |token| Some(token.principal) == displaced);
+                taken.insert(&material.id, new);
+            }
             Err(_) => self.0.credentials.forget(principal),
         }
         agreed
@@ -359,22 +364,36 @@ impl Tokens {
         Ok(Valid { client, cnf, rights, expires, issued_at, hash })
     }
 
-    /// Checks that one more token of this client fits into the table, and into the client's share of the table.
-    fn has_room(&self, taken: &mut Table, client: &str, now: u64) -> Result<(), Refusal> {
+    /// Checks that one more token of a client fits into the table, and into the client's share of the table. If the
+    /// client uses its whole share, a token that is newer than all of its tokens takes the place of the oldest of them.
+    /// Returns the principal of this oldest token, which the caller must [end](Self::end).
+    fn has_room(&self, taken: &mut Table, valid: &Valid, now: u64) -> Result<Option<Principal>, Refusal> {
         self.forget_replaced(taken);
         let most = self.0.settings.most;
-        let expiries = || taken.by_id.values().map(|token| token.expires);
-        let own = || taken.by_id.values().filter(|token| token.client == client).map(|token| token.expires);
+        let all = || taken.by_id.values();
+        let own = || all().filter(|token| token.client == valid.client);
         let until = |first: Option<u64>| {
             u32::try_from(first.unwrap_or_default().saturating_sub(now)).unwrap_or(u32::MAX).max(1)
         };
-        if expiries().count() >= most {
-            return Err(Refusal::Busy { seconds: until(expiries().min()) });
-        }
         if own().count() >= share(most) {
-            return Err(Refusal::TooMany { seconds: until(own().min()) });
+            // Anyone can post an older token again. It must not end a token that the client uses.
+            let is_newest = own().all(|token| token.age() < (valid.issued_at, valid.expires));
+            let oldest = own().min_by_key(|token| token.age()).filter(|_| is_newest);
+            let seconds = until(own().map(|token| token.expires).min());
+            return oldest.map(|oldest| Some(oldest.principal)).ok_or(Refusal::TooMany { seconds });
         }
-        Ok(())
+        if all().count() >= most {
+            return Err(Refusal::Busy { seconds: until(all().map(|token| token.expires).min()) });
+        }
+        Ok(None)
+    }
+
+    /// Removes the tokens for which `is_over` returns true, and ends their Security Contexts.
+    fn end(&self, taken: &mut Table, is_over: impl Fn(&Taken) -> bool) {
+        for principal in taken.retain(|token| !is_over(token)) {
+            self.0.contexts.remove(principal);
+            self.0.credentials.forget(principal);
+        }
     }
 
     /// Removes the tokens whose Security Contexts were replaced by the contexts of another token of the same client.
@@ -392,10 +411,7 @@ impl Tokens {
     /// a resource. The caller must call this function once a second. `now` is in seconds since 1970.
     pub fn expire(&self, now: u64) -> Vec<(Principal, Aif)> {
         let mut taken = self.taken();
-        for principal in taken.retain(|token| now < token.expires.saturating_add(LINGER)) {
-            self.0.contexts.remove(principal);
-            self.0.credentials.forget(principal);
-        }
+        self.end(&mut taken, |token| now >= token.expires.saturating_add(LINGER));
         self.forget_replaced(&mut taken);
         let expired = taken.by_id.values_mut().filter(|token| token.expires <= now && !token.is_over);
         expired
@@ -415,6 +431,11 @@ impl Taken {
         let (client, rights, rules, hash) = (client.clone(), rights.clone(), rules(rights), hash.clone());
         let key = if let Confirmation::Key(key) = cnf { PublicKey::of(key) } else { None };
         Self { principal, client, rights, rules, expires: *expires, issued_at: *issued_at, hash, key, is_over: false }
+    }
+
+    /// Returns the time of issue and the expiry. Tokens are compared by these two values; a newer token has larger ones.
+    const fn age(&self) -> (u64, u64) {
+        (self.issued_at, self.expires)
     }
 
     /// Replaces the rights and the expiry of this token by those of a later token for the same Security Context.

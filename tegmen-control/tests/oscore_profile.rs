@@ -7,6 +7,7 @@ mod scene;
 use scene::{Access, Dir, KEY};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 use tegmen::coap::{Code, OptionNumber};
 use tegmen_base::secret::Secret;
 use tegmen_control::access::ace::oscore::InputMaterial;
@@ -395,20 +396,24 @@ async fn a_resource_server_that_is_disabled_learns_that_it_gets_no_list() {
     assert_eq!(reported.recv().await, Some(Some(Code::UNAUTHORIZED)));
 }
 
-/// The table of `hob` has four places, two of them for one client.
+/// The table of `hob` has four places, two of them for one client. The time of issue is in whole seconds.
 #[tokio::test]
 async fn a_client_with_too_many_tokens_learns_when_to_post_another_one() {
     let dir = Dir::new("profile-share");
     let (_access, asking) = access(&dir, 600).await;
     let (server, tokens) = hob("coap://127.0.0.1:0");
     let plain = in_clear(at(&server)).await;
-    let mut posted = Vec::new();
-    for _ in 0..3 {
+    let mut granted = Vec::new();
+    for _ in 0..4 {
         let (_, response) = request_token(&asking, "hob", &rights(&["/temp"]), None).await.expect("a token");
-        posted.push(post_token(&plain, token(&response), material(&response)).await);
+        granted.push((token(&response).to_vec(), material(&response).clone()));
+        tokio::time::sleep(Duration::from_millis(1100)).await;
     }
-    assert!(posted[0].is_ok() && posted[1].is_ok());
-    assert!(matches!(posted[2], Err(NotAgreed::Later { seconds: 1..=600 })), "{:?}", posted[2].as_ref().err());
+    let post = async |n: usize| post_token(&plain, &granted[n].0, &granted[n].1).await;
+    assert!(post(1).await.is_ok() && post(2).await.is_ok());
+    let refused = post(0).await;
+    assert!(matches!(refused, Err(NotAgreed::Later { seconds: 1..=600 })), "{:?}", refused.err());
+    assert!(post(3).await.is_ok(), "a newer token ends the oldest one");
     assert_eq!(tokens.count(), 2);
 }
 

@@ -236,12 +236,13 @@ async fn without_an_address_of_the_publisher_the_subscriber_gets_the_token() {
     }
 }
 
-#[test]
-fn a_subscriber_has_a_share_of_the_tokens_of_a_publisher() {
+/// Makes the content of requests that upload a token of `oven`, from the name of the subscriber, a number for the
+/// session identity, and the lifetime of the token in seconds.
+fn uploads() -> impl FnMut(&str, u64, u64) -> (String, Vec<u8>) {
     use tegmen_control::access::ace::cwt::seal;
     use tegmen_control::access::ace::{Claims, Confirmation, CoseKey};
     let mut crypto = HostCrypto::from_os().expect("randomness");
-    let mut upload = |subscriber: &str, number: u64| {
+    move |subscriber, number, lifetime| {
         let identity = format!("oven;AAECAwQFBg{number:02}");
         let session = SessionIdentity::parse(identity.as_bytes()).expect("an identity");
         let key = protokey().session_key::<HostCrypto>(Mode::Bound, session, subscriber);
@@ -251,23 +252,47 @@ fn a_subscriber_has_a_share_of_the_tokens_of_a_publisher() {
             audience: Some("oven".to_owned()),
             cnf: Some(Confirmation::Key(key)),
             scope: Some(scope("/temp")),
-            expires: Some(NOW + 10 + number),
+            issued_at: Some(NOW),
+            expires: Some(NOW + lifetime),
             ..Claims::default()
         };
         let access_token = seal(&claims, &protokey().token_key::<HostCrypto>(), &mut crypto);
-        (identity, TokenUpload { access_token, connect: None }.encode())
-    };
+        (identity, TokenUpload { access_token, connect: None }.encode().to_vec())
+    }
+}
+
+#[test]
+fn a_subscriber_has_a_share_of_the_tokens_of_a_publisher() {
+    let mut upload = uploads();
     let tickets = Tickets::new("oven", protokey(), 3).expect("randomness");
-    let (first, token) = upload("display", 1);
+    let (first, token) = upload("display", 1, 11);
     tickets.take(&token, NOW).expect("taken");
-    tickets.take(&upload("display", 2).1, NOW).expect("taken");
-    let third = upload("display", 3).1;
+    tickets.take(&upload("display", 2, 12).1, NOW).expect("taken");
+    let third = upload("display", 3, 12).1;
     assert_eq!(tickets.take(&third, NOW).expect_err("refused"), Refusal::Busy { seconds: 11 });
-    tickets.take(&upload("lamp", 4).1, NOW).expect("a place of another subscriber");
-    assert_eq!(tickets.take(&upload("door", 5).1, NOW).expect_err("refused"), Refusal::Busy { seconds: 11 });
+    tickets.take(&upload("lamp", 4, 14).1, NOW).expect("a place of another subscriber");
+    assert_eq!(tickets.take(&upload("door", 5, 15).1, NOW).expect_err("refused"), Refusal::Busy { seconds: 11 });
     // After the end of a session the subscriber gets its next one.
     tickets.end(&first);
     tickets.take(&third, NOW).expect("taken");
+}
+
+/// A subscriber that has restarted several times gets a session.
+#[test]
+fn a_newer_token_ends_the_oldest_session_of_its_subscriber() {
+    let mut upload = uploads();
+    let tickets = Tickets::new("oven", protokey(), 3).expect("randomness");
+    let (old, token) = upload("display", 1, 11);
+    let (kept, second) = upload("display", 2, 12);
+    for taken in [&token, &second, &upload("lamp", 3, 11).1] {
+        tickets.take(taken, NOW).expect("taken");
+    }
+    let (new, third) = upload("display", 4, 13);
+    tickets.take(&third, NOW).expect("taken");
+    assert!(tickets.in_use(&old, NOW).is_none());
+    assert!(tickets.in_use(&kept, NOW).is_some() && tickets.in_use(&new, NOW).is_some());
+    assert_eq!(tickets.take(&token, NOW).expect_err("refused"), Refusal::Used);
+    assert_eq!(tickets.take(&upload("display", 5, 13).1, NOW).expect_err("refused"), Refusal::Busy { seconds: 12 });
 }
 
 #[test]

@@ -199,7 +199,7 @@ pub(super) struct ResourceServer {
     #[arg(long, value_name = "FILE")]
     pub(super) token_key: Option<PathBuf>,
     /// Maximum number of tokens at the same time. The maximum for one client is a quarter of this number, but at least
-    /// two.
+    /// two. If a client has its maximum, a newer token ends its oldest token.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) tokens_max: u32,
     /// Give clients without a token this URI of the access control server, such as coaps://access.example/token. The

@@ -78,7 +78,8 @@ impl Tokens {
             }
             Some(_) => {}
             None => {
-                self.has_room(&mut taken, &valid.client, now)?;
+                let displaced = self.has_room(&mut taken, valid, now)?;
+                self.end(&mut taken, |token| Some(token.principal) == displaced);
                 let principal = self.0.credentials.learn(&valid.client, Some(&[]));
                 taken.insert(&id, Taken::new(principal, valid));
             }

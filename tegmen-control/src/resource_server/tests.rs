@@ -160,20 +160,60 @@ fn a_client_has_a_share_of_the_tokens() {
     for id in 0..3 {
         take(&table, "display", id, 10 + u64::from(id)).expect("a context");
     }
-    let refused = take(&table, "display", 3, 30).expect_err("a quarter of 12");
+    let refused = take(&table, "display", 3, 11).expect_err("a quarter of 12, and not newer than these");
     assert_eq!(refused.code(), Code::TOO_MANY_REQUESTS);
     assert!(refused.to_string().ends_with("ask again in 10 s"), "{refused}");
     take(&table, "display", 2, 12).expect("a token that is there already");
     take(&table, "lamp", 4, 20).expect("a context of another client");
-    table.expire(NOW + 10 + LINGER);
-    take(&table, "display", 5, 30).expect("one of the tokens expired");
+    take(&table, "display", 6, 30).expect("a newer token");
+    assert_eq!(table.count(), 4);
+    table.expire(NOW + 11 + LINGER);
+    take(&table, "display", 5, 20).expect("one of the tokens expired");
     // A small table has space for two tokens of each client.
     let table = tokens(3);
     take(&table, "display", 1, 10).expect("a context");
     take(&table, "display", 2, 11).expect("a context");
-    assert_eq!(take(&table, "display", 3, 12).map_err(Refusal::code), Err(Code::TOO_MANY_REQUESTS));
+    assert_eq!(take(&table, "display", 3, 10).map_err(Refusal::code), Err(Code::TOO_MANY_REQUESTS));
     take(&table, "lamp", 4, 12).expect("a context of another client");
     assert_eq!(take(&table, "lamp", 5, 12), Err(Refusal::Busy { seconds: 10 }));
+    take(&table, "display", 6, 20).expect("a newer token, which needs no further space");
+    assert_eq!(table.count(), 3);
+}
+
+/// A client that has restarted several times gets a context. A replayed token does not end the context of a newer one.
+#[test]
+fn a_newer_token_ends_the_oldest_token_of_its_client() {
+    let table = tokens(4);
+    let issued = |id, at| Claims { issued_at: Some(NOW + at), ..first(id) };
+    let take = |id, at| table.take(&post(&issued(id, at)), NOW);
+    take(2, 2).expect("a context");
+    take(1, 1).expect("the replay of an old token, while there is space");
+    let (kept, _) = of(&table, 2);
+    take(3, 3).expect("the token after a restart");
+    let (new, _) = of(&table, 3);
+    assert_eq!(table.0.contexts.principals(), [kept, new].into());
+    assert_eq!((table.count(), table.0.credentials.peers()), (2, 2));
+    for (id, at) in [(1, 1), (4, 2), (5, 3)] {
+        assert_eq!(take(id, at), Err(Refusal::TooMany { seconds: 600 }));
+    }
+    assert_eq!((of(&table, 2).0, of(&table, 3).0), (kept, new));
+}
+
+#[test]
+fn a_newer_token_of_the_edhoc_profile_ends_the_oldest_token_of_its_client() {
+    use crate::access::ace::{CoseKey, Material};
+    let table = tokens(4);
+    table.0.has_edhoc.store(true, std::sync::atomic::Ordering::Relaxed);
+    let take = |x: u8, at: u64| {
+        let material = Material::Ec2 { curve: 1, x: vec![x; 32], y: vec![2; 32] };
+        let cnf = Confirmation::Key(CoseKey { kid: Some(vec![x]), algorithm: None, material });
+        table.take(&update(&Claims { issued_at: Some(NOW + at), ..claims(cnf) }), NOW)
+    };
+    for n in 1..=4 {
+        assert_eq!(take(n, n.into()), Ok(None));
+    }
+    assert_eq!(take(2, 2), Err(Refusal::TooMany { seconds: 600 }), "a replay");
+    assert_eq!((table.count(), table.0.credentials.peers()), (2, 2));
 }
 
 #[test]
