@@ -156,6 +156,26 @@ fn a_consumer_reads_what_the_policy_allows_and_nothing_else() {
     }
 }
 
+/// The policy lets `display` read `/house/temp` of two producers. Without `--producer`, `display` reads the content of
+/// the producer whose packet comes first.
+#[test]
+fn a_consumer_that_names_a_producer_reads_no_content_of_another_one() {
+    let house = House::new("ndn-expected").with_policy(&POLICY.replace("/house/lamp", "/house/temp"));
+    let of_lamp = format!("--producer lamp --access-server {} --credentials lamp.toml", house.uri());
+    let _lamp = house.producer(&format!("serve --value /house/temp=99 {of_lamp}"));
+    assert_eq!(house.read("/house/temp", "display"), "99");
+    assert_eq!(house.read("/house/temp --producer lamp", "display"), "99");
+    let output = house.get("/house/temp --producer oven", "display");
+    house.refused(&output, 1, "lamp encrypted this content, and not oven");
+    let output = house.command("get /house/temp --producer oven").output().unwrap();
+    house.refused(&output, 2, "--access-server");
+    let House { scene, access, .. } = house;
+    access.end();
+    let log = std::fs::read_to_string(scene.0.join("audit.log")).unwrap();
+    // One key is for the producer itself.
+    assert_eq!(log.matches("of /house/temp: granted").count(), 3, "{log}");
+}
+
 /// `mallory` stores the key of a content, and then loses its right. The stored key opens the old content until the
 /// producer starts again. It does not open the content after the start, and the server gives `mallory` no other key.
 ///

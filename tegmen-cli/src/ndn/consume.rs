@@ -26,7 +26,8 @@ use tegmen_ndn_host::trust::Trust;
     tegmen ndn get /house/temp --access-server coaps://access.example --credentials display.toml\n\n\
     An object has segments and a version. Without a version in the name the command fetches the newest version.\n\
     With --anchor the command also fetches the producer's certificates, and prints only content that they verify.\n\
-    With --access-server the command accepts only encrypted objects, and the server gives their keys.")]
+    With --access-server the command accepts only encrypted objects, and the server gives their keys.\n\
+    With --producer it accepts only objects that this producer encrypted.")]
 pub(super) struct Get {
     /// The name of the object, such as /house/temp.
     name: String,

@@ -50,6 +50,9 @@ impl AccessServer {
 /// The options of a consumer that decrypts content.
 #[derive(Args)]
 pub(super) struct Decryption {
+    /// Accept only content that this producer encrypted. NAME is the name of the producer at the access control server.
+    #[arg(long, value_name = "NAME", requires = "access_server")]
+    producer: Option<String>,
     #[command(flatten)]
     access: AccessServer,
     #[command(flatten)]
@@ -58,7 +61,8 @@ pub(super) struct Decryption {
 
 impl Decryption {
     /// Decrypts an object with the key that the access control server gives for it. If the options name a server,
-    /// content in clear is refused. If they name none, encrypted content is refused.
+    /// content in clear is refused. If they name none, encrypted content is refused. If they name a producer, content
+    /// under a key of another producer is refused, and its key is not requested.
     pub(super) async fn decrypted(&self, mut fetched: Fetched) -> Result<Fetched, Failure> {
         let whole = Name::of_checked(&fetched.name).to_string();
         let Some((name, identity)) = fetched.key().map(|(name, identity)| (name.to_string(), identity.to_vec())) else {
@@ -73,6 +77,11 @@ impl Decryption {
         let no_identity =
             || Failure::new(format!("{whole}: its key has no identity that an access control server knows"));
         let identity = SessionIdentity::parse(&identity).ok_or_else(no_identity)?;
+        let other = self.producer.as_deref().filter(|expected| *expected != identity.publisher());
+        if let Some(expected) = other {
+            let producer = identity.publisher();
+            return Err(Failure::new(format!("{whole}: {producer} encrypted this content, and not {expected}")));
+        }
         let Some(server) = self.access.connect(self.servers.keys(None)?).await? else {
             return Err(Failure::usage(format!(
                 "{name} is encrypted with the key {shown}: name the access control server of its producer by --access-server"
