@@ -293,7 +293,12 @@ fn hash(name: &Name<'_>, nonce: [u8; 4]) -> u32 {
     bytes.fold(0x811c_9dc5, step).max(1)
 }
 
-/// A store of `N` Data packets of at most `LEN` bytes. `LEN` must not be above 65,535.
+/// The time after which a stored packet is no longer fresh, in the units of [`Instant::coarse`]: 25 days. Later the
+/// clock of [`Tick`] wraps, and a packet would seem to be fresh again.
+const LONGEST: u32 = (1 << 21) - 1;
+
+/// A store of `N` Data packets of at most `LEN` bytes. `LEN` must not be above 65,535. A stored packet is fresh for at
+/// most 25 days.
 #[derive(Debug)]
 pub struct FixedStore<const N: usize, const LEN: usize> {
     places: [Option<Stored<LEN>>; N],
@@ -309,6 +314,8 @@ struct Stored<const LEN: usize> {
     name: Span,
     /// The time from which the packet is no longer fresh.
     stale: Tick,
+    /// The time at which the packet was stored, in the units of [`Instant::coarse`].
+    stored: u32,
     used: u32,
 }
 
@@ -319,6 +326,10 @@ impl<const LEN: usize> Stored<LEN> {
 
     fn name(&self) -> Name<'_> {
         Name::of_checked(self.name.of(&self.packet))
+    }
+
+    fn is_fresh(&self, now: Instant) -> bool {
+        now.coarse().wrapping_sub(self.stored) < LONGEST && Tick::of(now).is_before(self.stale)
     }
 }
 
@@ -332,7 +343,7 @@ impl<const N: usize, const LEN: usize> Default for FixedStore<N, LEN> {
 impl<const N: usize, const LEN: usize> Store for FixedStore<N, LEN> {
     /// Finds a packet. Does not find a packet by a full name, which ends with the digest of the packet.
     fn find(&mut self, now: Instant, interest: &Interest<'_>) -> Option<&[u8]> {
-        let is_fresh = |stored: &Stored<LEN>| !interest.must_be_fresh || Tick::of(now).is_before(stored.stale);
+        let is_fresh = |stored: &Stored<LEN>| !interest.must_be_fresh || stored.is_fresh(now);
         let is_it = |stored: &&mut Stored<LEN>| {
             answers(&interest.name, interest.can_be_prefix, &stored.name(), None) && is_fresh(stored)
         };
@@ -343,8 +354,7 @@ impl<const N: usize, const LEN: usize> Store for FixedStore<N, LEN> {
     }
 
     fn insert(&mut self, now: Instant, data: &ReceivedData<'_>) {
-        let mut packet = [0; LEN];
-        if copy(&mut packet, data.wire).is_err() {
+        if data.wire.len() > LEN {
             return;
         }
         self.uses = self.uses.wrapping_add(1);
@@ -361,9 +371,12 @@ impl<const N: usize, const LEN: usize> Store for FixedStore<N, LEN> {
             None => self.places.iter_mut().max_by_key(|place| idle(place)),
         };
         let stale = Tick::of(now).after_millis(data.data.freshness.unwrap_or(0));
+        let stored = now.coarse();
         if let Some(place) = place {
             let name = Span::within(data.wire.as_ptr().addr(), data.data.name.as_bytes());
-            *place = Some(Stored { packet, len: data.wire.len() as u16, name, stale, used: uses });
+            let len = data.wire.len() as u16;
+            let new = place.insert(Stored { packet: [0; LEN], len, name, stale, stored, used: uses });
+            let _ = copy(&mut new.packet, data.wire); // it fits
         }
     }
 }

@@ -8,8 +8,8 @@ use tegmen_base::time::{Duration, Instant};
 use tegmen_ndn::fixed::{FixedPit, FixedStore, Routes};
 use tegmen_ndn::forwarder::{Dropped, Forwarder, Outcome, Times};
 use tegmen_ndn::lp::NackReason;
-use tegmen_ndn::tables::{FaceId, NextHop};
-use tegmen_ndn::{Interest, Name};
+use tegmen_ndn::tables::{FaceId, NextHop, Store as _};
+use tegmen_ndn::{Interest, Name, ReceivedData};
 
 const fn hop(face: u16, cost: u16) -> NextHop {
     NextHop { face: FaceId(face), cost }
@@ -179,6 +179,27 @@ fn the_content_store_answers_with_fresh_packets_alone_where_they_must_be() {
     one.wait(1010);
     assert_eq!(one.ask_with(2, &prefix).0, Ok(Outcome::Stored));
     assert_eq!(one.ask_with(2, &fresh).0, Ok(Outcome::Forwarded));
+}
+
+/// A clock of 32 bits in units of 1,024 microseconds cannot compare times that are 25 days apart.
+#[test]
+fn a_packet_is_not_fresh_again_weeks_after_its_expiry() {
+    const DAY: u64 = 86_400_000;
+    let begin = Instant::from_micros(1 << 50);
+    let is_found = |freshness: u64, millis: u64| {
+        let mut store = FixedStore::<1, 300>::default();
+        let packet = network::data("/a", b"x", Some(freshness));
+        store.insert(begin, &ReceivedData::parse(&packet).unwrap());
+        let bytes = name("/a");
+        let fresh = Interest { name: Name::of_checked(&bytes), must_be_fresh: true, ..Interest::default() };
+        store.find(begin.after(Duration::from_millis(millis)), &fresh).is_some()
+    };
+    assert!(is_found(1000, 0) && is_found(1000, 999) && !is_found(1000, 1000));
+    assert!(is_found(24 * DAY, 24 * DAY - 1) && !is_found(24 * DAY, 24 * DAY + 1));
+    for days in [1, 24, 25, 26, 40, 50, 52, 400] {
+        assert!(!is_found(1000, days * DAY), "{days} days");
+        assert!(days < 26 || !is_found(u64::MAX, days * DAY), "{days} days");
+    }
 }
 
 #[test]
