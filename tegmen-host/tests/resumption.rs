@@ -346,14 +346,14 @@ fn alert_of_server(secrets: &str, hello: &[u8], alert: [u8; 2]) -> Vec<u8> {
 }
 
 /// RFC 5246, section 7.2.2: a session that a fatal alert ended is not resumed. A session that close_notify ended can be
-/// resumed.
+/// resumed, and so can the session of another client that has replaced the file.
 #[tokio::test]
 async fn a_session_that_a_fatal_alert_ended_is_forgotten() {
     let credentials = Credentials::single("me", b"0123456789abcdef");
     let resumption = Some(ResumptionConfig::default());
     let running = start(ServerConfig::default().with(|config| config.resumption = resumption), &credentials, 0);
-    for (alert, left) in [([2, 22], 0), ([1, 0], 1)] {
-        let (dir, between) = (Dir::new(&format!("alert-{}", alert[1])), Between::new(running.address, None));
+    for (alert, is_replaced, left) in [([2, 22], false, 0), ([2, 22], true, 1), ([1, 0], false, 1)] {
+        let (dir, between) = (Dir::new(&format!("alert-{left}-{}", alert[1])), Between::new(running.address, None));
         let seen = Arc::new(Mutex::new((String::new(), Vec::new())));
         let tap = {
             let seen = seen.clone();
@@ -374,6 +374,13 @@ async fn a_session_that_a_fatal_alert_ended_is_forgotten() {
         session.get("/value").await.unwrap();
         let files = || std::fs::read_dir(&dir.0).unwrap().count();
         assert_eq!(files(), 1);
+        if is_replaced {
+            let other = Between::new(running.address, None);
+            let other_dir = Dir::new("alert-other");
+            get(other.address, psk(&other_dir.0, b"0123456789abcdef")).await.unwrap();
+            let file = |dir: &Dir| std::fs::read_dir(&dir.0).unwrap().next().unwrap().unwrap().path();
+            std::fs::rename(file(&other_dir), file(&dir)).unwrap();
+        }
         let (secrets, hello) = seen.lock().unwrap().clone();
         between.tell_client(&alert_of_server(&secrets, &hello, alert));
         let mut tries = 0;

@@ -332,8 +332,8 @@ impl Connection<'_> {
     pub(super) fn on_closed(&mut self, reason: Fatal) {
         self.entry.closed = Some(reason);
         self.forget_session();
-        // RFC 5246, section 7.2.2: a session that ended in a fatal alert is not resumed. As soon as the handshake is
-        // complete, the stored session is this session.
+        // RFC 5246, section 7.2.2: a session that ended in a fatal alert is not resumed. From the end of the handshake the
+        // store of this client has this session. But its file can have the session of another client.
         if self.entry.established
             && ended_in_alert(reason)
             && let Some(store) = &mut self.entry.resumption

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tegmen::dtls::{CipherSuite, Fatal, Keys as _, MASTER_LEN, Resumption, SessionState};
 use tegmen::identity::Principal;
-use tegmen::secret::Secret;
+use tegmen::secret::{Secret, same};
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// True if the client accepts tickets.
@@ -77,11 +77,7 @@ impl ResumptionStore {
         let failed = |source| ClientError::Resume { file: dir.display().to_string(), source };
         make_dir(dir).map_err(failed)?;
         let file = dir.join(format!("{}.toml", to_hex(&name_of(config, remote)[..12])));
-        let kept = match File::open(&file).and_then(read) {
-            Ok(text) => text.and_then(|text| toml::from_str::<StoredSession>(&text).ok()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(source) => return Err(failed(source)),
-        };
+        let kept = load(&file).map_err(failed)?;
         let kept = kept.filter(|kept| kept.until > seconds() && kept.trust == trust);
         Ok(Some(Self { file, trust, kept }))
     }
@@ -110,10 +106,16 @@ impl ResumptionStore {
         self.kept.as_ref()?.name.clone()
     }
 
-    /// Removes the stored session and its file. Call this if the session cannot be resumed.
+    /// Forgets the stored session, and removes its file. Call this if the session cannot be resumed. The file remains if
+    /// another client has stored another session in it: one with another master secret.
     pub(super) fn forget(&mut self) -> Result<(), ClientError> {
-        let file = self.file.display().to_string();
-        self.keep(None).map_err(|source| ClientError::Resume { file, source })
+        let Some(ended) = self.kept.take() else { return Ok(()) };
+        let is_it = |stored: &StoredSession| same(stored.master_secret.as_bytes(), ended.master_secret.as_bytes());
+        let removed = load(&self.file).and_then(|stored| match stored.filter(is_it) {
+            Some(_) => self.keep(None),
+            None => Ok(()),
+        });
+        removed.map_err(|source| ClientError::Resume { file: self.file.display().to_string(), source })
     }
 
     /// Stores the ticket or session id of a new session, and replaces the earlier file. If `kept` is `None`, removes
@@ -159,6 +161,15 @@ fn name_of(config: &ClientConfig, remote: SocketAddr) -> [u8; 32] {
         put(keys.credential(0, 0).map_or(&[], |own| own.content));
     }
     sha256(&text)
+}
+
+/// Returns the session in a file; `None` if there is no such file, or if the file cannot be used.
+fn load(file: &Path) -> io::Result<Option<StoredSession>> {
+    match File::open(file).and_then(read) {
+        Ok(text) => Ok(text.and_then(|text| toml::from_str(&text).ok())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the text of a file; `None` if users other than its owner can read the file, or if it is damaged.
