@@ -140,16 +140,21 @@ fn an_end_that_is_not_known_is_refused() {
     assert_eq!(PeerError::parse(error), Some(PeerError::UnknownCredential));
 }
 
+/// Returns a credential that differs only in the x-coordinate, which belongs to no point of the curve.
+fn off_the_curve(credential: &Credential) -> Credential {
+    let mut bytes = credential.as_bytes().to_vec();
+    let at = bytes.windows(3).position(|label| label == [0x21, 0x58, 0x20]).unwrap() + 3;
+    bytes[at..at + 32].fill(0xff);
+    Credential::parse(&bytes).unwrap()
+}
+
 /// A kid can name several credentials (RFC 9528, section 3.5.3).
 #[test]
 fn a_responder_tries_each_credential_with_the_kid() {
     let World { mut crypto, initiator, responder } = World::new(Transfer::ByReference, Transfer::ByReference);
     let own = *initiator.credential();
     let of_another = *identity(&mut crypto, Some("meter-8"), &[0x2b], Transfer::ByReference).credential();
-    let mut bytes = own.as_bytes().to_vec();
-    let at = bytes.windows(3).position(|label| label == [0x21, 0x58, 0x20]).unwrap() + 3;
-    bytes[at..at + 32].fill(0xff);
-    let no_point = Credential::parse(&bytes).unwrap();
+    let no_point = off_the_curve(&own);
     let mut finish = |candidates: Vec<Credential>| {
         let (i, message_1) = Initiator::begin(&mut crypto, id(&[1])).unwrap();
         let begun = Responder::begin(&mut crypto, message_1.as_bytes(), &responder, |_| Some(id(&[2])));
@@ -173,10 +178,7 @@ fn an_initiator_tries_each_credential_with_the_kid() {
     let World { mut crypto, initiator, responder } = World::new(Transfer::ByReference, Transfer::ByReference);
     let own = *responder.credential();
     let of_another = *identity(&mut crypto, Some("gateway-2"), b"gateway", Transfer::ByReference).credential();
-    let mut bytes = own.as_bytes().to_vec();
-    let at = bytes.windows(3).position(|label| label == [0x21, 0x58, 0x20]).unwrap() + 3;
-    bytes[at..at + 32].fill(0xff);
-    let no_point = Credential::parse(&bytes).unwrap();
+    let no_point = off_the_curve(&own);
     let mut finish = |candidates: Vec<Credential>| {
         let (i, message_1) = Initiator::begin(&mut crypto, id(&[1])).unwrap();
         let begun = Responder::begin(&mut crypto, message_1.as_bytes(), &responder, |_| Some(id(&[2])));

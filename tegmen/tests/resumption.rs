@@ -359,12 +359,17 @@ fn a_session_is_not_resumed_with_a_server_that_leaves_out_extended_master_secret
     world.connect_again();
     world.run(Duration::from_millis(10));
     let (_, hello) = world.sent.remove(0);
-    // Behind record and handshake headers, version and random.
+    world.tell_client(&resuming_hello(&hello, &[]));
+    assert_eq!(world.client.closed, Some(Fatal::NoExtendedMasterSecret));
+}
+
+/// Returns the record of a ServerHello that resumes the session in the ClientHello of `hello`.
+fn resuming_hello(hello: &[u8], extensions: &[u8]) -> Vec<u8> {
+    // The session id follows the record header, the handshake header, the version and the random.
     let session_id = &hello[25 + 2 + 32..][..33];
     let suite = CipherSuite::PSK_WITH_AES_128_CCM_8.0.to_be_bytes();
-    let body = [&[254, 253][..], &[0x5a; 32], session_id, &suite, &[0]].concat();
-    world.tell_client(&record(HANDSHAKE, 0, 0, &message(SERVER_HELLO, 0, &body)));
-    assert_eq!(world.client.closed, Some(Fatal::NoExtendedMasterSecret));
+    let body = [&[254, 253][..], &[0x5a; 32], session_id, &suite, &[0], extensions].concat();
+    record(HANDSHAKE, 0, 0, &message(SERVER_HELLO, 0, &body))
 }
 
 #[test]
@@ -406,12 +411,8 @@ fn a_client_sends_no_more_than_its_fragment_length_if_a_resumption_does_not_answ
         world.connect_again();
         world.run(Duration::from_millis(10));
         let (_, hello) = world.sent.remove(0);
-        // The session id follows the record header, the handshake header, the version and the random.
-        let session_id = &hello[25 + 2 + 32..][..33];
-        let suite = CipherSuite::PSK_WITH_AES_128_CCM_8.0.to_be_bytes();
         let extended_master_secret = [0, 4, 0, 0x17, 0, 0];
-        let body = [&[254, 253][..], &[0x5a; 32], session_id, &suite, &[0], &extended_master_secret].concat();
-        world.tell_client(&record(HANDSHAKE, 0, 0, &message(SERVER_HELLO, 0, &body)));
+        world.tell_client(&resuming_hello(&hello, &extended_master_secret));
         assert_eq!((world.client.max_content(), world.client.closed), (expected, None), "{limit}");
     }
 }
