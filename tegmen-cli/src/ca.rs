@@ -278,7 +278,7 @@ pub(crate) fn issue_for_device(dir: &Path, device: &str, valid: Duration) -> Res
     let spki = match kept.filter(|spki| !authority.has_revoked_key(spki)) {
         Some(spki) => spki,
         None => {
-            // A certificate never lies beside the key of another certificate.
+            // The key file and the certificate file of a device must never belong to different keys.
             remove_device_files(dir, device)?;
             files::write(&key_file, draw_key(KeyType::P256)?.as_bytes(), Readers::Owner)?;
             spki()?

@@ -250,7 +250,7 @@ fn a_producer_gets_its_keys_from_the_server_by_its_shared_key() {
         ("--producer lamp --access-server coaps://127.0.0.1", "give --credentials FILE"),
         ("--producer a;b --protokey oven.protokey", "a;b cannot be the name"),
         ("--producer oven --protokey policy.toml", "chmod 600"),
-        ("--producer oven --protokey lamp.toml", "has not 16 to 64 bytes"),
+        ("--producer oven --protokey lamp.toml", "does not contain 16 to 64 bytes"),
     ] {
         let output = house.command(&format!("serve --value /house/lamp=on {options}")).output().unwrap();
         house.refused(&output, 2, cause);

@@ -59,7 +59,11 @@ impl fmt::Display for ClientError {
             Self::Nack(NackReason(reason)) => write!(f, "the forwarder refused the Interest for reason {reason}"),
             Self::Write(error) => write!(f, "{error}"),
             Self::TooLong(len) => {
-                write!(f, "an encrypted content has at most {} bytes, this has {len}: divide it", u16::MAX)
+                write!(
+                    f,
+                    "an encrypted object has at most {} bytes, and this one has {len}: divide it into several objects",
+                    u16::MAX
+                )
             }
             Self::Refused(code, text) => write!(f, "the forwarder refused to register the prefix: {code} {text}"),
             Self::NotUnderstood => f.write_str("the answer of the forwarder is not understood"),

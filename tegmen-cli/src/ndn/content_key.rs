@@ -74,8 +74,11 @@ impl Decryption {
             };
         };
         let shown = String::from_utf8_lossy(&identity);
-        let no_identity =
-            || Failure::new(format!("{whole}: its key has no identity that an access control server knows"));
+        let no_identity = || {
+            Failure::new(format!(
+                "{whole}: the identity of its key does not have the form that an access control server gives: no key can be requested"
+            ))
+        };
         let identity = SessionIdentity::parse(&identity).ok_or_else(no_identity)?;
         let other = self.producer.as_deref().filter(|expected| *expected != identity.publisher());
         if let Some(expected) = other {
@@ -171,7 +174,7 @@ async fn granted(server: &Session, identity: SessionIdentity<'_>, name: &str) ->
 fn protokey(file: &Path) -> Result<Protokey, Failure> {
     let digits = secret(file, "--protokey")?;
     let bytes = from_hex(&digits).map(Zeroizing::new);
-    bytes
-        .and_then(|bytes| Protokey::new(&bytes))
-        .ok_or_else(|| Failure::usage(format!("--protokey: {} has not 16 to 64 bytes in hexadecimal", file.display())))
+    bytes.and_then(|bytes| Protokey::new(&bytes)).ok_or_else(|| {
+        Failure::usage(format!("--protokey: {} does not contain 16 to 64 bytes in hexadecimal", file.display()))
+    })
 }
