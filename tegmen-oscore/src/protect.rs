@@ -44,7 +44,8 @@ impl<N: Naming> SecurityContext<N> {
 
     /// Protects the response in `frame` to a request. `nonce` permits one response that is encrypted under the nonce of
     /// the request. Such a response contains no Partial IV. If `nonce` is `None`, the response uses the next sequence
-    /// number of this endpoint and contains it as its Partial IV, as each notification after the first one does.
+    /// number of this endpoint and contains it as its Partial IV, as each notification after the first one does. With
+    /// AES-GCM, the response to a request with a sequence number from 2^31 on does the same.
     ///
     /// # Errors
     /// The errors of [`Self::protect_request`].
@@ -57,9 +58,10 @@ impl<N: Naming> SecurityContext<N> {
     ) -> Result<(), ProtectError> {
         let plain = Plain::read(frame, false);
         let plain = plain.as_ref().map_err(|stop| *stop)?;
-        let (RequestBinding(request), number) = match &nonce {
-            Some(RequestNonce(request)) => (request, None),
-            None => (request, Some(self.take_number()?)),
+        let RequestBinding(request) = nonce.as_ref().map_or(request, |RequestNonce(request)| request);
+        let number = match &nonce {
+            Some(_) if self.aead.check::<C>(request, GCM_LIMIT / 2).is_ok() => None,
+            _ => Some(self.take_number()?),
         };
         self.seal(crypto, plain, number.as_ref(), (&self.recipient_id, request), frame)
     }

@@ -499,12 +499,17 @@ fn a_key_of_aes_gcm_encrypts_no_more_than_2_to_the_32_messages() {
         assert_eq!((protect(), protect()), (Ok(()), Err(ProtectError::Exhausted)));
     }
     let mut end = Context::new::<RustCrypto>(&gcm).unwrap();
+    end.lease_mut().extend(1);
     let mut answer = |number| {
         let request = RequestBinding(PartialIv::new(number).unwrap());
         let nonce = Some(RequestNonce(request));
-        in_frame(&content, |frame| end.protect_response(crypto, &request, nonce, frame)).map(|_| ())
+        in_frame(&content, |frame| end.protect_response(crypto, &request, nonce, frame)).map(|(bytes, ())| bytes)
     };
-    assert_eq!((answer((1 << 31) - 1), answer(1 << 31)), (Ok(()), Err(ProtectError::Exhausted)));
+    // A request whose number is too large gives no nonce, so the response has a number of its own.
+    let with_nonce = answer((1 << 31) - 1).unwrap();
+    let with_number = answer(1 << 31).unwrap();
+    assert_eq!(with_number.len(), with_nonce.len() + 2, "the flags and a Partial IV of one byte");
+    assert_eq!(answer(1 << 31), Err(ProtectError::LeaseSpent));
 }
 
 #[test]
