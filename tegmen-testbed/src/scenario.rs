@@ -196,8 +196,10 @@ pub fn run_objects(
 ) -> Outcome {
     let mut world = World::new(deployment, protection, seed, |node, addresses, setup| -> Box<dyn Mote> {
         let part = part(node, addresses);
+        let peers = if let Part::Consumer { producers, proxy: None, .. } = &part { producers.len() } else { 0 };
         match protection.is_named() {
             true => Box::new(NamedNode::of_part(seed, node, setup, &part)),
+            false if peers > SMALL_HUB => Box::new(ObjectNode::<HUB>::new(seed, node, setup, part)),
             false => Box::new(ObjectNode::<SMALL_HUB>::new(seed, node, setup, part)),
         }
     });

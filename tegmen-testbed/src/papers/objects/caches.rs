@@ -1,5 +1,6 @@
-//! The plan `objects-cache`, which reproduces figures 12 and 13 of the paper: requests over a chain of forwarders. The
-//! forwarders are caching proxies, or forward only IP packets, or are nodes of Named Data Networking.
+//! The plan `objects-cache`, which reproduces figures 12 and 13 of the paper: requests over a row of forwarders. The
+//! forwarders are caching proxies, or forward only IP packets, or are nodes of Named Data Networking. Further topologies
+//! are trees of up to 1,000 nodes.
 //!
 //! One parameter is fitted to the paper: the share of frames that every link loses (`plans/objects-cache.toml`). It is
 //! chosen so that plain CoAP has the paper's share of answered requests in the largest topology.
@@ -32,7 +33,7 @@ pub const FULL: Effort = Effort { requests: 100, seeds: 5 };
 pub fn figures(effort: Effort, done: impl Fn(usize, usize) + Sync) -> Vec<Figure> {
     let stack_us = delay::stack_us();
     let mut jobs = Vec::new();
-    for topology in (1..=LARGEST).map(Topology::of_paper).chain([BEYOND]) {
+    for topology in (1..=LARGEST).map(Topology::of_paper).chain([BEYOND]).chain(TREES) {
         for system in SYSTEMS {
             jobs.extend((1..=effort.seeds).map(|seed| (topology, system, seed)));
         }
@@ -60,32 +61,67 @@ struct System {
     stores: bool,
 }
 
-/// A chain of forwarders. The consumers are at its beginning, and the producers are at its end.
+/// A tree of forwarders. Forwarder 0 is its root, and the consumers are connected to the root. The producers are
+/// connected to the forwarders that have no child, in turn. With one branch the tree is a row.
 #[derive(Clone, Copy, Debug)]
 struct Topology {
     forwarders: usize,
     producers: usize,
     consumers: usize,
+    /// Number of children of each forwarder that has children.
+    branches: usize,
 }
 
 impl Topology {
     /// Returns the topology of figure 12 with this number of forwarders.
     const fn of_paper(forwarders: usize) -> Self {
-        Self { forwarders, producers: 2 * forwarders, consumers: 3 }
+        Self { forwarders, producers: 2 * forwarders, consumers: 3, branches: 1 }
+    }
+
+    /// Returns a tree of this number of nodes. The forwarders have this number of levels, and each forwarder above the
+    /// last level has three children.
+    const fn tree(levels: u32, nodes: usize) -> Self {
+        let (branches, consumers) = (3, 3);
+        let forwarders = (3_usize.pow(levels) - 1) / 2;
+        Self { forwarders, producers: nodes - forwarders - consumers, consumers, branches }
+    }
+
+    /// Returns the parent of a forwarder other than the root.
+    fn parent(self, forwarder: NodeId) -> NodeId {
+        (forwarder - 1) / self.branches
+    }
+
+    /// Returns the forwarder to which a producer is connected.
+    fn leaf(self, producer: usize) -> NodeId {
+        let first = (self.forwarders - 1).div_ceil(self.branches);
+        first + producer % (self.forwarders - first)
+    }
+
+    /// Returns the next node on the path from a forwarder to a producer.
+    fn next(self, forwarder: NodeId, producer: usize) -> NodeId {
+        let mut before = self.forwarders + producer;
+        let mut node = self.leaf(producer);
+        while node != forwarder {
+            if node == 0 {
+                return self.parent(forwarder);
+            }
+            (before, node) = (node, self.parent(node));
+        }
+        before
     }
 
     fn links(self) -> Vec<[NodeId; 2]> {
-        let Self { forwarders, producers, consumers } = self;
-        let row = (1..forwarders).map(|forwarder| [forwarder - 1, forwarder]);
-        let producers = (0..producers).map(|place| [forwarders - 1, forwarders + place]);
-        let first = forwarders + self.producers;
-        row.chain(producers).chain((0..consumers).map(|place| [0, first + place])).collect()
+        let Self { forwarders, producers, consumers, .. } = self;
+        let tree = (1..forwarders).map(|forwarder| [self.parent(forwarder), forwarder]);
+        let leaves = (0..producers).map(|place| [self.leaf(place), forwarders + place]);
+        let first = forwarders + producers;
+        tree.chain(leaves).chain((0..consumers).map(|place| [0, first + place])).collect()
     }
 
     /// Returns the part of a figure's name that identifies the topology.
     fn name(self) -> String {
-        let Self { forwarders, producers, .. } = self;
-        let part = if producers == 2 * forwarders { "fig13" } else { "beyond" };
+        let Self { forwarders, producers, branches, .. } = self;
+        let part = if branches == 1 && producers == 2 * forwarders { "fig13" } else { "beyond" };
         format!("{part}/{forwarders}_forwarders_{producers}_producers")
     }
 
@@ -94,7 +130,7 @@ impl Topology {
     /// load is not higher than in the largest topology of the paper.
     fn deployment(self, requests: u32, stack_us: u32) -> Deployment {
         let mut deployment = deployment(include_str!("../../../plans/objects-cache.toml"));
-        let Self { forwarders, producers, consumers } = self;
+        let Self { forwarders, producers, consumers, .. } = self;
         let largest = Self::of_paper(LARGEST);
         deployment.network.nodes = Some(forwarders + producers + consumers - 1);
         deployment.network.forwarders = forwarders + producers - 1;
@@ -117,8 +153,7 @@ impl Topology {
             },
             _ if node >= forwarders => Part::Producer { place: node - forwarders },
             _ => {
-                let next = (node + 1 < forwarders).then(|| addresses[node + 1]);
-                let towards = all.iter().map(|producer| next.unwrap_or(*producer)).collect();
+                let towards = (0..producers).map(|producer| addresses[self.next(node, producer)]).collect();
                 Part::Forwarder { towards, producers: all.to_vec(), stores: system.stores }
             }
         }
@@ -278,6 +313,8 @@ const TOLERANCE: f64 = 10.0;
 /// A topology with a hundred producers. They nearly fill the peer table of the last forwarder. The load is the same as
 /// in the largest topology of the paper.
 const BEYOND: Topology = Topology { producers: 100, ..Topology::of_paper(LARGEST) };
+/// Trees of a hundred, three hundred and a thousand nodes. The load is the same as in the largest topology of the paper.
+const TREES: [Topology; 3] = [Topology::tree(3, 100), Topology::tree(4, 300), Topology::tree(5, 1000)];
 const PERCENT: &str = "percent";
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use super::*;
 use crate::deployment::Loss;
 use crate::figure::DIFFERS;
+use std::collections::BTreeSet;
 
 #[test]
 fn the_file_has_the_largest_topology() {
@@ -80,4 +81,41 @@ fn a_stored_response_takes_no_frame_behind_its_forwarder() {
     assert!([&coap, &proxies, &oscore, &oscore_caches].iter().all(|run| run.frames >= 2400));
     assert!(proxies.frames < 2500, "{}", proxies.frames);
     assert!((1200..1700).contains(&caches.frames), "{}", caches.frames);
+}
+
+#[test]
+fn each_path_of_a_tree_ends_at_its_producer() {
+    for topology in TREES.into_iter().chain([Topology::of_paper(LARGEST)]) {
+        let links: BTreeSet<_> = topology.links().into_iter().collect();
+        let nodes = topology.forwarders + topology.producers + topology.consumers;
+        assert_eq!(links.len(), nodes - 1, "a tree");
+        for producer in 0..topology.producers {
+            let (mut node, mut hops) = (0, 0);
+            while node < topology.forwarders {
+                let next = topology.next(node, producer);
+                assert!(links.contains(&[node, next]), "{node} to {next}");
+                (node, hops) = (next, hops + 1);
+            }
+            assert_eq!(node, topology.forwarders + producer);
+            let levels = (1..).take_while(|level| 3_usize.pow(*level) < 2 * topology.forwarders + 1).count() + 1;
+            assert_eq!(hops, if topology.branches == 1 { topology.forwarders } else { levels });
+        }
+        // A forwarder that is on no path to a producer sends its request to the root.
+        let other = topology.forwarders - 1;
+        assert!(topology.branches == 1 || topology.next(other, 0) == topology.parent(other));
+    }
+    assert_eq!(TREES.map(|tree| tree.forwarders + tree.producers + tree.consumers), [100, 300, 1000]);
+    assert_eq!(TREES.map(|tree| tree.forwarders), [13, 40, 121]);
+}
+
+#[test]
+fn a_request_in_a_tree_of_a_thousand_nodes_is_answered() {
+    let topology = TREES[2];
+    let mut deployment = topology.deployment(20, 0);
+    deployment.network.loss = Loss::Every(0.0);
+    let runs = parallel::each(&SYSTEMS, |system| topology.run(&deployment, *system, 1), |_| {});
+    for (system, run) in SYSTEMS.iter().zip(&runs) {
+        assert_eq!(run.made, 600, "{}", system.name);
+        assert!(run.answered > 300, "{}: {} of {}", system.name, run.answered, run.made);
+    }
 }
