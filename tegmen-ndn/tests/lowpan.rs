@@ -102,11 +102,10 @@ fn times_are_those_of_the_rfc() {
     for code in 0..=255 {
         let value = time_value(code);
         assert!(code == 255 || value < time_value(code + 1));
-        // A value is rounded down, so the code of the next millisecond is never a lower one.
-        if value < u64::from(u32::MAX) {
-            assert!(matches!(time_code(value + 1), next if next == code || time_value(next) == value + 1));
-        }
+        // A value is rounded down, so it is below the time of its code if this time has a fraction of a millisecond.
+        assert_eq!(time_code(value + 1), code, "the largest time that is not longer than {value} ms and one");
     }
+    assert_eq!(time_code(u64::MAX), 255);
     for millis in 0..200_000 {
         assert!(time_value(time_code(millis)) <= millis);
     }
