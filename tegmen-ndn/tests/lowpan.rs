@@ -163,6 +163,29 @@ fn an_unknown_context_or_hop_id_is_refused() {
     assert_eq!((HopId::new(0), HopId::new(128)), (None, None));
 }
 
+/// The HopID of a Data packet replaces the context of its name, so no receiver knows which bytes a second one means.
+#[test]
+fn a_context_after_the_hop_id_of_a_data_packet_is_refused() {
+    let (prefix, whole) = (name("/house"), name("/house/temp"));
+    let contexts = [Context { id: 5, prefix: Name::of_checked(&prefix) }];
+    let interest = Name::of_checked(&whole);
+    let data = Data { name: interest, content: Some(b"21"), ..Data::default() };
+    let packet = data_bytes(&data, &DigestSha256);
+    let payload = compressed(&packet, &contexts, Some((HopId::new(1).unwrap(), interest)));
+    assert_eq!(payload[..4], [PAGE, 0x30, 2, 1]);
+    for id in [5, 99] {
+        let mut chained = payload.clone();
+        chained.splice(3..4, [0x81, id]);
+        assert_eq!(restored(&chained, &contexts, Some(interest)).unwrap_err(), Error::Compression);
+    }
+    // The same frame with a context that is absent, and one with more CIDs than a packet can use.
+    let mut chained = payload.clone();
+    chained.splice(3..4, [0x81, 0]);
+    assert_eq!(restored(&chained, &contexts, Some(interest)).unwrap().0, packet);
+    chained.splice(4..5, [0x80, 0x80, 0]);
+    assert_eq!(restored(&chained, &contexts, Some(interest)).unwrap_err(), Error::Compression);
+}
+
 /// The sender and the receiver of a Data packet use the same HopID for different names. So the receiver restores a
 /// packet with the wrong name, and the signature does not fit this name.
 #[test]

@@ -63,7 +63,8 @@ pub fn decompress<'n>(
         _ => contexts.iter().find(|known| known.id == id).map(|known| known.prefix),
     };
     let prefix = match hop {
-        Some(hop) if is_data => name_of(hop),
+        // The HopID stands for the whole name. Nothing says which part of the name another context replaces.
+        Some(hop) if is_data => name_of(hop).filter(|_| context == 0),
         _ => prefix_of(context),
     };
     let names = prefix.zip(prefix_of(key_context)).map(|(prefix, key)| (prefix.as_bytes(), key.as_bytes()));
