@@ -201,6 +201,48 @@ impl Fib for HostFib {
     }
 }
 
+/// Values with positions that do not change. The position of a value that was removed is used again.
+struct Slab<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    fn get(&self, id: u32) -> Option<&T> {
+        self.slots.get(id as usize)?.as_ref()
+    }
+
+    fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+        self.slots.get_mut(id as usize)?.as_mut()
+    }
+
+    /// Adds a value, and returns its position.
+    fn insert(&mut self, value: T) -> u32 {
+        match self.free.pop() {
+            Some(id) => {
+                self.slots[id as usize] = Some(value);
+                id
+            }
+            None => {
+                self.slots.push(Some(value));
+                (self.slots.len() - 1) as u32
+            }
+        }
+    }
+
+    fn remove(&mut self, id: u32) -> Option<T> {
+        let value = self.slots.get_mut(id as usize)?.take()?;
+        self.free.push(id);
+        Some(value)
+    }
+}
+
 /// A pending Interest.
 struct Slot {
     entry: Entry<Records<InRecord<Token>>, Records<OutRecord>>,
@@ -256,8 +298,7 @@ impl Default for Limits {
 
 /// A table of pending Interests.
 pub struct HostPit {
-    slots: Vec<Option<Slot>>,
-    free: Vec<u32>,
+    slots: Slab<Slot>,
     by_name: HashTable<u32>,
     hasher: RandomState,
     /// The number of pending Interests of each face.
@@ -277,8 +318,7 @@ impl HostPit {
     /// Makes an empty table.
     pub fn new(limits: Limits) -> Self {
         Self {
-            slots: Vec::new(),
-            free: Vec::new(),
+            slots: Slab::default(),
             by_name: HashTable::new(),
             hasher: RandomState::new(),
             of_face: HashMap::new(),
@@ -302,10 +342,6 @@ impl HostPit {
         self.by_name.is_empty()
     }
 
-    fn slot(&self, id: u32) -> Option<&Slot> {
-        self.slots.get(id as usize)?.as_ref()
-    }
-
     fn hash(&self, name: &Name<'_>) -> u64 {
         self.hasher.hash_one(name.as_bytes())
     }
@@ -323,7 +359,7 @@ impl HostPit {
             return;
         }
         let mut timers = std::mem::take(&mut self.timers).into_vec();
-        timers.retain(|Reverse((at, id))| self.slot(*id).is_some_and(|slot| slot.timer == *at));
+        timers.retain(|Reverse((at, id))| self.slots.get(*id).is_some_and(|slot| slot.timer == *at));
         self.timers = timers.into();
     }
 
@@ -340,7 +376,7 @@ impl Pit for HostPit {
     fn find(&self, interest: &Interest<'_>) -> Option<PitId> {
         let hint = interest.hint.map_or(&[][..], |hint| hint.as_bytes());
         let is_it = |id: &u32| {
-            self.slot(*id).is_some_and(|slot| {
+            self.slots.get(*id).is_some_and(|slot| {
                 slot.name() == interest.name
                     && (slot.flags.can_be_prefix, slot.flags.must_be_fresh)
                         == (interest.can_be_prefix, interest.must_be_fresh)
@@ -375,48 +411,35 @@ impl Pit for HostPit {
         if slot.flags.can_be_prefix {
             self.prefixes.add(interest.name.len());
         }
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.slots[id as usize] = Some(slot);
-                id
-            }
-            None => {
-                self.slots.push(Some(slot));
-                (self.slots.len() - 1) as u32
-            }
-        };
+        let id = self.slots.insert(slot);
         let (slots, hasher) = (&self.slots, &self.hasher);
-        let rehash = |id: &u32| {
-            let slot = slots.get(*id as usize).and_then(Option::as_ref);
-            slot.map_or(0, |slot| hasher.hash_one(slot.name().as_bytes()))
-        };
+        let rehash = |id: &u32| slots.get(*id).map_or(0, |slot| hasher.hash_one(slot.name().as_bytes()));
         let hash = hasher.hash_one(interest.name.as_bytes());
         self.by_name.insert_unique(hash, id, rehash);
         Some(PitId(id))
     }
 
     fn entry(&mut self, PitId(id): PitId) -> Option<&mut Entry<Self::Asked, Self::Sent>> {
-        Some(&mut self.slots.get_mut(id as usize)?.as_mut()?.entry)
+        self.slots.get_mut(id).map(|slot| &mut slot.entry)
     }
 
     fn name(&self, PitId(id): PitId) -> Option<Name<'_>> {
-        self.slot(id).map(Slot::name)
+        self.slots.get(id).map(Slot::name)
     }
 
     fn interest(&self, PitId(id): PitId) -> Option<Interest<'_>> {
-        let slot = self.slot(id).filter(|slot| !slot.flags.has_parameters)?;
+        let slot = self.slots.get(id).filter(|slot| !slot.flags.has_parameters)?;
         let Flags { can_be_prefix, must_be_fresh, .. } = slot.flags;
         let hint = Some(slot.hint()).filter(|hint| !hint.is_empty()).map(Names::parse).transpose().ok()?;
         Some(Interest { name: slot.name(), can_be_prefix, must_be_fresh, hint, ..Interest::default() })
     }
 
     fn remove(&mut self, PitId(id): PitId) {
-        let Some(slot) = self.slots.get_mut(id as usize).and_then(Option::take) else { return };
+        let Some(slot) = self.slots.remove(id) else { return };
         let name = slot.name();
         if let Ok(found) = self.by_name.find_entry(self.hasher.hash_one(name.as_bytes()), |known| *known == id) {
             found.remove();
         }
-        self.free.push(id);
         if let Some(of_face) = self.of_face.get_mut(&slot.from) {
             *of_face -= 1;
             if *of_face == 0 {
@@ -452,7 +475,7 @@ impl Pit for HostPit {
     fn matching(&self, name: &Name<'_>, digest: Option<&[u8; DIGEST_LEN]>, from: FaceId) -> Option<PitId> {
         let find = |asked: &Name<'_>| {
             let is_it = |id: &u32| {
-                self.slot(*id).is_some_and(|slot| {
+                self.slots.get(*id).is_some_and(|slot| {
                     slot.name() == *asked
                         && answers(asked, slot.flags.can_be_prefix, name, digest)
                         && slot.entry.was_sent_to(from)
@@ -474,7 +497,7 @@ impl Pit for HostPit {
 
     fn set_timer(&mut self, PitId(id): PitId, at: Tick) {
         let at = self.extend(at);
-        if let Some(Some(slot)) = self.slots.get_mut(id as usize)
+        if let Some(slot) = self.slots.get_mut(id)
             && slot.timer != at
         {
             slot.timer = at;
@@ -489,7 +512,7 @@ impl Pit for HostPit {
                 return None;
             }
             self.timers.pop();
-            if let Some(Some(slot)) = self.slots.get_mut(id as usize)
+            if let Some(slot) = self.slots.get_mut(id)
                 && slot.timer == at
             {
                 slot.timer = 0;
@@ -508,34 +531,56 @@ impl Pit for HostPit {
 
 /// A store of Data packets with a maximum number of bytes.
 pub struct HostStore {
-    /// The packets by name. There is at most one packet for a name.
-    by_name: BTreeMap<Box<[u8]>, Stored>,
-    /// The names of the packets, approximately in the order of the last use of each packet: see `use_now`.
-    by_use: BTreeMap<u64, Box<[u8]>>,
-    uses: u64,
+    packets: Slab<Stored>,
+    /// The packets by the hashes of their names. There is at most one packet for a name.
+    by_name: HashTable<u32>,
+    hasher: RandomState,
+    /// The packets in the order of the bytes of their names, for Interests with CanBePrefix.
+    in_order: BTreeMap<Box<[u8]>, u32>,
+    /// The packet that was used last, and the packet that was not used for the longest time.
+    newest: Option<u32>,
+    oldest: Option<u32>,
     bytes: usize,
     most: usize,
 }
 
 struct Stored {
     packet: Box<[u8]>,
+    /// The position of the name in the packet.
+    name: (u16, u16),
     /// The time from which the packet is no longer fresh.
     stale: Instant,
-    used: u64,
+    /// The packet that was used next after this packet, and the packet that was used last before it.
+    newer: Option<u32>,
+    older: Option<u32>,
 }
 
 impl Stored {
-    /// Returns the number of bytes that the store counts for a packet: the packet, its name in two maps, and the map
-    /// entries.
+    /// Returns the number of bytes that the store counts for a packet: the packet, a copy of its name, and the entries
+    /// of the tables.
     const fn bytes(name: usize, packet: usize) -> usize {
-        packet + 2 * name + 160
+        packet + name + 160
+    }
+
+    fn name(&self) -> &[u8] {
+        let (start, end) = self.name;
+        self.packet.get(start.into()..end.into()).unwrap_or(&[])
     }
 }
 
 impl HostStore {
     /// Makes an empty store for at most this number of bytes.
-    pub const fn new(most: usize) -> Self {
-        Self { by_name: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0, bytes: 0, most }
+    pub fn new(most: usize) -> Self {
+        Self {
+            packets: Slab::default(),
+            by_name: HashTable::new(),
+            hasher: RandomState::new(),
+            in_order: BTreeMap::new(),
+            newest: None,
+            oldest: None,
+            bytes: 0,
+            most,
+        }
     }
 
     /// Returns the number of packets.
@@ -553,47 +598,69 @@ impl HostStore {
         self.bytes
     }
 
-    fn remove(&mut self, name: &[u8]) {
-        if let Some((name, stored)) = self.by_name.remove_entry(name) {
-            self.by_use.remove(&stored.used);
-            self.bytes -= Stored::bytes(name.len(), stored.packet.len());
+    fn id_of(&self, name: &[u8]) -> Option<u32> {
+        let is_it = |id: &u32| self.packets.get(*id).is_some_and(|stored| stored.name() == name);
+        self.by_name.find(self.hasher.hash_one(name), is_it).copied()
+    }
+
+    fn remove(&mut self, id: u32) {
+        self.unlink(id);
+        let Some(stored) = self.packets.remove(id) else { return };
+        let name = stored.name();
+        if let Ok(found) = self.by_name.find_entry(self.hasher.hash_one(name), |known| *known == id) {
+            found.remove();
+        }
+        self.in_order.remove(name);
+        self.bytes -= Stored::bytes(name.len(), stored.packet.len());
+    }
+
+    /// Removes a packet from the list of uses.
+    fn unlink(&mut self, id: u32) {
+        let Some(stored) = self.packets.get_mut(id) else { return };
+        let (newer, older) = (stored.newer.take(), stored.older.take());
+        match newer.and_then(|newer| self.packets.get_mut(newer)) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
+        }
+        match older.and_then(|older| self.packets.get_mut(older)) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
         }
     }
 
-    /// Returns the name of a packet that answers an Interest, if the packet has a longer name than the Interest, or if
-    /// the name of the Interest ends with the digest of the packet.
-    fn longer(&self, now: Instant, interest: &Interest<'_>) -> Option<Box<[u8]>> {
+    /// Adds a packet to the list of uses, as the packet that was used last.
+    fn link(&mut self, id: u32) {
+        let older = self.newest.replace(id);
+        match older.and_then(|older| self.packets.get_mut(older)) {
+            Some(older) => older.newer = Some(id),
+            None => self.oldest = Some(id),
+        }
+        if let Some(stored) = self.packets.get_mut(id) {
+            stored.older = older;
+        }
+    }
+
+    /// Finds a packet that answers an Interest, if the packet has a longer name than the Interest, or if the name of the
+    /// Interest ends with the digest of the packet.
+    fn longer(&self, now: Instant, interest: &Interest<'_>) -> Option<u32> {
         let is_fresh = |stored: &Stored| !interest.must_be_fresh || now < stored.stale;
         let asked = interest.name.as_bytes();
         if let Some(last) = interest.name.last().filter(|last| last.kind == Type::IMPLICIT_DIGEST) {
             let name = interest.name.prefix(interest.name.len() - 1);
-            let (name, stored) = self.by_name.get_key_value(name.as_bytes())?;
-            let is_it = digest::<RustCrypto, DIGEST_LEN>(&[&stored.packet]) == last.value && is_fresh(stored);
-            return is_it.then(|| name.clone());
+            let is_it = |id: &u32| {
+                self.packets.get(*id).is_some_and(|stored| {
+                    digest::<RustCrypto, DIGEST_LEN>(&[&stored.packet]) == last.value && is_fresh(stored)
+                })
+            };
+            return self.id_of(name.as_bytes()).filter(is_it);
         }
         if !interest.can_be_prefix {
             return None;
         }
         // Names with a prefix follow it. Few are examined, so that stale ones cost no more than a request to the producer.
-        let after = self.by_name.range::<[u8], _>((std::ops::Bound::Excluded(asked), std::ops::Bound::Unbounded));
+        let after = self.in_order.range::<[u8], _>((std::ops::Bound::Excluded(asked), std::ops::Bound::Unbounded));
         let mut after = after.take(EXAMINED).take_while(|(name, _)| name.starts_with(asked));
-        after.find(|(_, stored)| is_fresh(stored)).map(|(name, _)| name.clone())
-    }
-
-    /// Returns a packet, and records its use. The packet does not move to the end of `by_use` at each use, so most uses
-    /// of a popular packet cost one lookup. The store counts the uses of all packets. A packet moves only if this count
-    /// has grown by more than a quarter of the number of packets since the last move of the packet.
-    fn use_now(&mut self, name: &[u8]) -> Option<&[u8]> {
-        self.uses += 1;
-        let quarter = self.by_name.len() as u64 / 4;
-        let stored = self.by_name.get_mut(name)?;
-        if self.uses - stored.used > quarter {
-            let before = std::mem::replace(&mut stored.used, self.uses);
-            if let Some(name) = self.by_use.remove(&before) {
-                self.by_use.insert(self.uses, name);
-            }
-        }
-        Some(&stored.packet)
+        after.find(|(_, id)| self.packets.get(**id).is_some_and(is_fresh)).map(|(_, id)| *id)
     }
 }
 
@@ -602,31 +669,42 @@ const EXAMINED: usize = 64;
 
 impl Store for HostStore {
     fn find(&mut self, now: Instant, interest: &Interest<'_>) -> Option<&[u8]> {
-        let asked = interest.name.as_bytes();
-        let exact = self.by_name.get(asked).filter(|stored| !interest.must_be_fresh || now < stored.stale);
-        if exact.is_some() {
-            return self.use_now(asked);
+        let is_fresh =
+            |id: &u32| !interest.must_be_fresh || self.packets.get(*id).is_some_and(|stored| now < stored.stale);
+        let exact = self.id_of(interest.name.as_bytes()).filter(is_fresh);
+        let id = exact.or_else(|| self.longer(now, interest))?;
+        if self.newest != Some(id) {
+            self.unlink(id);
+            self.link(id);
         }
-        let name = self.longer(now, interest)?;
-        self.use_now(&name)
+        self.packets.get(id).map(|stored| &*stored.packet)
     }
 
     fn insert(&mut self, now: Instant, data: &ReceivedData<'_>) {
         let name = data.data.name.as_bytes();
-        self.remove(name);
+        if let Some(known) = self.id_of(name) {
+            self.remove(known);
+        }
         let bytes = Stored::bytes(name.len(), data.wire.len());
+        let start = name.as_ptr().addr().wrapping_sub(data.wire.as_ptr().addr());
+        let (Ok(start), Ok(end)) = (u16::try_from(start), u16::try_from(start.wrapping_add(name.len()))) else {
+            return;
+        };
         if bytes > self.most {
             return;
         }
         while self.bytes + bytes > self.most {
-            let Some((_, oldest)) = self.by_use.pop_first() else { return };
-            self.remove(&oldest);
+            let Some(oldest) = self.oldest else { return };
+            self.remove(oldest);
         }
-        self.uses += 1;
-        let fresh = Duration::from_millis(data.data.freshness.unwrap_or(0));
-        let stored = Stored { packet: data.wire.into(), stale: now.after(fresh), used: self.uses };
-        self.by_name.insert(name.into(), stored);
-        self.by_use.insert(self.uses, name.into());
+        let stale = now.after(Duration::from_millis(data.data.freshness.unwrap_or(0)));
+        let stored = Stored { packet: data.wire.into(), name: (start, end), stale, newer: None, older: None };
+        let id = self.packets.insert(stored);
+        let (packets, hasher) = (&self.packets, &self.hasher);
+        let rehash = |id: &u32| packets.get(*id).map_or(0, |stored| hasher.hash_one(stored.name()));
+        self.by_name.insert_unique(hasher.hash_one(name), id, rehash);
+        self.in_order.insert(name.into(), id);
+        self.link(id);
         self.bytes += bytes;
     }
 }

@@ -187,3 +187,41 @@ fn a_store_keeps_its_bound_in_bytes_and_packets_that_are_used() {
     assert!(store.find(now.after(Duration::from_secs(2)), &fresh).is_none());
     assert!(store.find(now, &Interest { can_be_prefix: false, ..interest }).is_none());
 }
+
+/// The store must hold the same packets as a list, whose first packet was not used for the longest time.
+#[test]
+fn a_store_removes_the_packet_that_was_not_used_for_the_longest_time() {
+    const MOST: usize = 5;
+    let now = Instant::from_micros(1 << 40);
+    let packets: Vec<(Vec<u8>, Vec<u8>)> = (0..20)
+        .map(|number| {
+            let name = name_bytes(&format!("/a/{}", number + 10)).unwrap();
+            let packet = data_of(&Name::of_checked(&name), 1000);
+            (name, packet)
+        })
+        .collect();
+    let mut one = HostStore::new(1 << 20);
+    one.insert(now, &ReceivedData::parse(&packets[0].1).unwrap());
+    let mut store = HostStore::new(MOST * one.bytes());
+    let (mut list, mut draw) = (Vec::new(), Draw(9));
+    for step in 0..5000 {
+        let number = draw.below(packets.len() as u64) as usize;
+        let (name, packet) = &packets[number];
+        let place = list.iter().position(|known| *known == number);
+        if let Some(place) = place {
+            list.remove(place);
+        }
+        if draw.below(3) == 0 {
+            store.insert(now, &ReceivedData::parse(packet).unwrap());
+            list.push(number);
+            if list.len() > MOST {
+                list.remove(0);
+            }
+        } else {
+            let interest = Interest { name: Name::of_checked(name), ..Interest::default() };
+            assert_eq!(store.find(now, &interest), place.map(|_| &packet[..]), "step {step}");
+            list.extend(place.map(|_| number));
+        }
+        assert_eq!((store.len(), store.bytes()), (list.len(), list.len() * one.bytes()), "step {step}");
+    }
+}
