@@ -1,5 +1,6 @@
 //! The faces of a node. A face sends packets, and divides long packets into fragments of the link protocol.
 
+use crate::datagrams::Port;
 use crate::management::Counters;
 use crate::reassembly::Reassembly;
 use crate::reliability::{Lost, Reliability};
@@ -15,7 +16,6 @@ use tegmen_ndn::MAX_PACKET;
 use tegmen_ndn::forwarder::{Faces, Outgoing};
 use tegmen_ndn::lp::{FRAGMENT_OVERHEAD, LpPacket, MAX_FIELDS, Part, set_tx_sequence, write_acks};
 use tegmen_ndn::tables::FaceId;
-use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
 /// The number of the internal face that takes the commands of the management protocol.
@@ -35,7 +35,7 @@ pub(crate) struct Outbox {
 
 pub(crate) enum Link {
     Management,
-    Udp(Rc<UdpSocket>, SocketAddr),
+    Udp(Rc<Port>, SocketAddr),
     Stream(Rc<Outbox>),
 }
 
@@ -161,14 +161,15 @@ impl Face {
         match &self.link {
             Link::Management => {}
             Link::Udp(socket, remote) => {
-                // A datagram that does not fit the socket's buffer is lost, as one on the way.
-                let _ = socket.try_send_to(bytes, *remote);
+                socket.push(*remote, bytes);
             }
             Link::Stream(outbox) => {
                 let mut waiting = outbox.bytes.borrow_mut();
                 if outbox.is_open.get() && waiting.len() + bytes.len() <= OUTBOX {
+                    if waiting.is_empty() {
+                        outbox.added.notify_one();
+                    }
                     waiting.extend_from_slice(bytes);
-                    outbox.added.notify_one();
                 }
             }
         }
@@ -182,6 +183,8 @@ pub(crate) struct FaceTable {
     /// again soon.
     free: VecDeque<u16>,
     by_remote: HashMap<(usize, SocketAddr), FaceId>,
+    /// The sockets of the UDP faces.
+    ports: Vec<Rc<Port>>,
     pub(crate) mtu: usize,
     most: usize,
     buffer: Box<[u8]>,
@@ -205,6 +208,7 @@ impl FaceTable {
             faces: vec![Some(own)],
             free: VecDeque::new(),
             by_remote: HashMap::new(),
+            ports: Vec::new(),
             mtu,
             most: most.min(usize::from(u16::MAX)),
             buffer: vec![0; MAX_PACKET + 2 * MAX_FIELDS].into(),
@@ -227,6 +231,11 @@ impl FaceTable {
         }
         if self.faces.len() - self.free.len() >= self.most {
             return None;
+        }
+        if let Link::Udp(port, _) = &face.link
+            && !self.ports.iter().any(|known| Rc::ptr_eq(known, port))
+        {
+            self.ports.push(Rc::clone(port));
         }
         // A number is used again only if no new one is left, or many are free.
         let id = match self.free.front() {
@@ -285,6 +294,11 @@ impl FaceTable {
             let face = faces.get_mut(usize::from(id.0)).and_then(Option::as_mut);
             face.is_some_and(|face| face.repeat(now, buffer))
         });
+    }
+
+    /// Sends the datagrams that wait at all UDP faces.
+    pub(crate) fn flush(&self) {
+        self.ports.iter().for_each(|port| port.flush());
     }
 
     /// Removes, at all faces, the packets whose missing fragments did not arrive in time.

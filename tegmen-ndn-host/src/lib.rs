@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod datagrams;
 mod faces;
 pub mod keys;
 mod management;

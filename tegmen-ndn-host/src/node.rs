@@ -1,5 +1,6 @@
 //! A node: a forwarder with faces over UDP, TCP and Unix sockets.
 
+use crate::datagrams::{Inbound, Port};
 use crate::faces::{Face, FaceTable, Link, MANAGEMENT, Outbox};
 use crate::management::{self, FaceStatus, Request, Status};
 use crate::stream::Framed;
@@ -25,7 +26,7 @@ use tegmen_ndn::{
     Component, Data, MAX_HEAD, MAX_PACKET, Name, ReceivedData, ReceivedInterest, write_uri, write_with_nonce,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::{LocalSet, spawn_local};
 
 /// The settings of a node.
@@ -109,7 +110,7 @@ impl std::error::Error for NotBound {}
 /// A forwarder with its faces.
 pub struct Node {
     shared: Rc<RefCell<Shared>>,
-    udp: Vec<Rc<UdpSocket>>,
+    udp: Vec<Rc<Port>>,
     tcp: Vec<TcpListener>,
     unix: Vec<(UnixListener, PathBuf)>,
     config: Config,
@@ -137,7 +138,7 @@ impl Node {
         let refused = |place: String| move |error| NotBound { place, error };
         let (mut udp, mut tcp, mut unix) = (Vec::new(), Vec::new(), Vec::new());
         for address in &config.udp {
-            udp.push(Rc::new(UdpSocket::bind(address).await.map_err(refused(format!("udp://{address}")))?));
+            udp.push(Rc::new(Port::bind(*address).await.map_err(refused(format!("udp://{address}")))?));
         }
         for address in &config.tcp {
             tcp.push(TcpListener::bind(address).await.map_err(refused(format!("tcp://{address}")))?);
@@ -228,14 +229,13 @@ fn unix_millis() -> u64 {
 }
 
 /// Adds a route. Opens the face of the route, unless the node already has this face.
-async fn open_route(shared: &Rc<RefCell<Shared>>, udp: &[Rc<UdpSocket>], prefix: Vec<u8>, to: FaceUri, cost: u16) {
+async fn open_route(shared: &Rc<RefCell<Shared>>, udp: &[Rc<Port>], prefix: Vec<u8>, to: FaceUri, cost: u16) {
     let now = shared.borrow().now();
     let known = shared.borrow().faces.iter().find(|(_, face)| face.remote == to).map(|(id, _)| id);
     let face = match (&to, known) {
         (_, Some(known)) => Some(known),
         (FaceUri::Udp(remote), None) => {
-            let fits =
-                |socket: &&Rc<UdpSocket>| socket.local_addr().is_ok_and(|local| local.is_ipv4() == remote.is_ipv4());
+            let fits = |socket: &&Rc<Port>| socket.local_addr().is_ok_and(|local| local.is_ipv4() == remote.is_ipv4());
             let bound = udp.iter().position(|socket| fits(&socket));
             let (number, socket) = match bound.and_then(|number| Some((number, udp.get(number)?))) {
                 Some((number, socket)) => (number, Rc::clone(socket)),
@@ -245,7 +245,7 @@ async fn open_route(shared: &Rc<RefCell<Shared>>, udp: &[Rc<UdpSocket>], prefix:
                     } else {
                         (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
                     };
-                    let Ok(socket) = UdpSocket::bind(any).await else {
+                    let Ok(socket) = Port::bind(any).await else {
                         tracing::warn!("no socket for {to}");
                         return;
                     };
@@ -352,14 +352,19 @@ async fn pass(
     outbox.is_open.set(true);
     let receive = async {
         let mut framed = Framed::new(reader);
-        let mut count = 0u32;
         while let Some(packet) = framed.next().await {
-            shared.borrow_mut().receive(id, packet);
-            count = count.wrapping_add(1);
-            // Other tasks have their turn although packets wait.
-            if count.is_multiple_of(64) || !framed.has_next() {
-                tokio::task::yield_now().await;
+            {
+                let mut shared = shared.borrow_mut();
+                shared.begin();
+                shared.receive(id, packet);
+                for _ in 1..TURN {
+                    let Some(packet) = framed.next_arrived() else { break };
+                    shared.receive(id, packet);
+                }
+                shared.faces.flush();
             }
+            // Other tasks have their turn although packets wait.
+            tokio::task::yield_now().await;
         }
     };
     let send = async {
@@ -381,18 +386,15 @@ async fn pass(
 }
 
 /// Receives the datagrams of a socket. Each remote address has its own face.
-async fn receive_datagrams(shared: Rc<RefCell<Shared>>, socket: Rc<UdpSocket>, number: usize) {
-    const TURN: usize = 64;
+async fn receive_datagrams(shared: Rc<RefCell<Shared>>, socket: Rc<Port>, number: usize) {
     let local = socket.local_addr().map(|local| format!("udp://{local}")).unwrap_or_default();
-    let mut buffer = vec![0; 65_536];
-    loop {
-        if socket.readable().await.is_err() {
-            return;
-        }
+    let mut inbound = Inbound::default();
+    while socket.readable().await.is_ok() {
+        socket.receive(&mut inbound);
         {
             let mut shared = shared.borrow_mut();
-            for _ in 0..TURN {
-                let Ok((len, remote)) = socket.try_recv_from(&mut buffer) else { break };
+            shared.begin();
+            for (remote, datagram) in inbound.datagrams() {
                 let known = shared.faces.of_remote(number, remote);
                 let id = known.or_else(|| {
                     let link = Link::Udp(Rc::clone(&socket), remote);
@@ -401,14 +403,18 @@ async fn receive_datagrams(shared: Rc<RefCell<Shared>>, socket: Rc<UdpSocket>, n
                     shared.faces.set_remote(number, remote, id);
                     Some(id)
                 });
-                if let Some((id, datagram)) = id.zip(buffer.get_mut(..len)) {
+                if let Some(id) = id {
                     shared.receive(id, datagram);
                 }
             }
+            shared.faces.flush();
         }
         tokio::task::yield_now().await;
     }
 }
+
+/// Maximum number of packets of a stream that are processed before other tasks have their turn.
+const TURN: usize = 64;
 
 /// Every 20 ms, removes Interests whose lifetime has passed, and sends acknowledgements and retransmissions that are
 /// due. Every ten seconds, removes UDP faces that received nothing for the time `idle`.
@@ -421,6 +427,7 @@ async fn keep_time(shared: Rc<RefCell<Shared>>, idle: Duration) {
         shared.on_timeout();
         let now = shared.now();
         shared.faces.repeat(now);
+        shared.faces.flush();
         ticks += 1;
         if ticks.is_multiple_of(500) {
             shared.remove_idle(idle);
@@ -432,6 +439,11 @@ impl Shared {
     fn now(&self) -> Instant {
         // The first second is left, so that no time is before the clock.
         Instant::from_micros(1_000_000 + self.begun.elapsed().as_micros() as u64)
+    }
+
+    /// Begins to process packets that have arrived. All of them are processed at one time of the clock.
+    fn begin(&mut self) {
+        self.faces.now = self.now();
     }
 
     fn add_management(&mut self, neighbours_register: bool) {
@@ -469,8 +481,7 @@ impl Shared {
 
     /// Processes the bytes that a face received: a packet, or an LpPacket.
     fn receive(&mut self, from: FaceId, bytes: &mut [u8]) {
-        let now = self.now();
-        self.faces.now = now;
+        let now = self.faces.now;
         let Some(face) = self.faces.get(from) else { return };
         face.active = now;
         face.counters.in_bytes += bytes.len() as u64;

@@ -20,15 +20,12 @@ impl<R: AsyncRead + Unpin> Framed<R> {
         Self { reader, buffer: vec![0; 8 * LONGEST].into(), start: 0, end: 0 }
     }
 
-    /// Returns the next element. Returns `None` at the end of the stream, or if the next bytes are not an element of
+    /// Waits for the next element. Returns `None` at the end of the stream, or if the next bytes are not an element of
     /// an accepted length.
     pub(crate) async fn next(&mut self) -> Option<&mut [u8]> {
-        let len = loop {
-            match head(self.buffer.get(self.start..self.end)?) {
-                Head::Element(len) if len > LONGEST => return None,
-                Head::Element(len) if self.end - self.start >= len => break len,
-                Head::Element(_) | Head::Truncated => {}
-                Head::Nothing => return None,
+        while self.arrived()? == 0 {
+            if self.start == self.end {
+                (self.start, self.end) = (0, 0);
             }
             if self.start + LONGEST > self.buffer.len() {
                 self.buffer.copy_within(self.start..self.end, 0);
@@ -38,16 +35,26 @@ impl<R: AsyncRead + Unpin> Framed<R> {
                 Ok(0) | Err(_) => return None,
                 Ok(len) => self.end += len,
             }
-        };
-        let start = self.start;
+        }
+        self.next_arrived()
+    }
+
+    /// Returns the next element if it has arrived completely.
+    pub(crate) fn next_arrived(&mut self) -> Option<&mut [u8]> {
+        let (start, len) = (self.start, self.arrived().filter(|len| *len > 0)?);
         self.start += len;
         self.buffer.get_mut(start..start + len)
     }
 
-    /// Returns true if the next element has arrived completely.
-    pub(crate) fn has_next(&self) -> bool {
-        let arrived = self.buffer.get(self.start..self.end).unwrap_or(&[]);
-        matches!(head(arrived), Head::Element(len) if arrived.len() >= len)
+    /// Returns the length of the next element if it has arrived completely, and otherwise 0. Returns `None` if the next
+    /// bytes are not an element of an accepted length.
+    fn arrived(&self) -> Option<usize> {
+        match head(self.buffer.get(self.start..self.end)?) {
+            Head::Element(len) if len > LONGEST => None,
+            Head::Element(len) if self.end - self.start >= len => Some(len),
+            Head::Element(_) | Head::Truncated => Some(0),
+            Head::Nothing => None,
+        }
     }
 }
 
