@@ -1,18 +1,21 @@
 //! Measures forwarders of Named Data Networking. A consumer and a producer exchange Interests and Data packets through
 //! the forwarder, over Unix sockets. In a second measurement the forwarder answers the Interests from its content
-//! store.
+//! store. In a third measurement the same Interests arrive over UDP, and the forwarder is compared with an echo server.
 //!
 //! The consumer and the producer are threads of this program, so that only the CPU time of the forwarder's process
 //! counts. 64 Interests wait for their Data packets at the same time.
 
 use crate::{
-    Options, ours,
+    Options, echo,
+    mmsg::Batch,
+    ours,
     program::target,
     report::{Absent, Header, Judged, OURS, Report, Row, Samples},
-    server::cpu_nanoseconds,
+    server::{cpu_nanoseconds, free_port},
 };
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,16 +36,19 @@ use tegmen_ndn_host::uri::FaceUri;
 /// Measures every forwarder that is installed. In each pass all forwarders are measured in turn.
 pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
     let mut report = Report { header: Header::new(options.passes), rows: Vec::new(), absent: Vec::new() };
-    for (what, bound) in [(What::Passed, 5.0), (What::Stored, 8.0)] {
-        scene(what, bound, options, &mut report)?;
+    for what in [What::Passed, What::Stored, What::StoredUdp] {
+        scene(what, options, &mut report)?;
     }
     report.header.notes.push(entries()?);
     report.header.versions.insert("ours", format!("tegmen {}", env!("CARGO_PKG_VERSION")));
     report.header.versions.insert("ndnd", "1.5.3".into());
     report.header.notes.push(format!(
         "a consumer and a producer on Unix sockets, {WINDOW} Interests wait at once, contents of {CONTENT} bytes with a digest as signature, {} s a \
-         pass; stored packets have {STORED} names",
-        options.seconds
+         pass; stored packets have {STORED} names; over UDP the echo server returns the Interests, each of which has {} bytes, and the Data \
+         packets have {} bytes",
+        options.seconds,
+        Consumer::interest(What::StoredUdp, 1, 0).len(),
+        data_len()
     ));
     Ok(report)
 }
@@ -99,15 +105,16 @@ fn own_memory() -> Result<u64, Failure> {
     kilobytes.map(|kilobytes| kilobytes * 1024).ok_or_else(|| Failure::new("the system does not report the memory"))
 }
 
-fn scene(what: What, bound: f64, options: &Options, report: &mut Report) -> Result<(), Failure> {
+fn scene(what: What, options: &Options, report: &mut Report) -> Result<(), Failure> {
     eprintln!("{}", what.operation());
+    let (peer, bound) = what.peer();
     let mut forwarders = Vec::new();
-    for kind in [Kind::Ours, Kind::Ndnd] {
+    for kind in [Kind::Ours, peer] {
         match Forwarder::start(kind, what) {
             Ok(forwarder) => forwarders.push(forwarder),
             Err(reason) if kind == Kind::Ours => return Err(reason),
             Err(Failure(reason)) => {
-                report.absent.push(Absent { name: kind.name(), reason, install: "bench/setup.sh ndnd".into() });
+                report.absent.push(Absent { name: kind.name(), reason, install: kind.install().into() });
                 let row = Row::new(what.operation(), kind.name(), UNIT, None);
                 let judged = Judged { binds: false, ..row.judge_bound(bound) };
                 report.rows.push(Row { more_is_better: true, judged, ..row });
@@ -123,7 +130,7 @@ fn scene(what: What, bound: f64, options: &Options, report: &mut Report) -> Resu
         }
     }
     for mut row in samples.rows() {
-        if row.peer_name == Kind::Ndnd.name() {
+        if row.peer_name == peer.name() {
             row.judged = row.judge_bound(bound);
         }
         report.rows.push(row);
@@ -138,6 +145,8 @@ enum What {
     Passed,
     /// The content store of the forwarder answers.
     Stored,
+    /// The content store of the forwarder answers. The consumer is connected over UDP.
+    StoredUdp,
 }
 
 impl What {
@@ -145,6 +154,17 @@ impl What {
         match self {
             Self::Passed => "Interest and Data packet through a forwarder of NDN".into(),
             Self::Stored => "Data packet from the content store of a forwarder of NDN".into(),
+            Self::StoredUdp => "Data packet from the content store of a forwarder of NDN, over UDP".into(),
+        }
+    }
+
+    /// Returns the program with which Tegmen is compared, and the minimum of Tegmen's speed as a multiple of the speed
+    /// of this program.
+    const fn peer(self) -> (Kind, f64) {
+        match self {
+            Self::Passed => (Kind::Ndnd, 5.0),
+            Self::Stored => (Kind::Ndnd, 8.0),
+            Self::StoredUdp => (Kind::Echo, 0.6),
         }
     }
 }
@@ -153,6 +173,8 @@ impl What {
 enum Kind {
     Ours,
     Ndnd,
+    /// A server that returns each datagram to its sender. It shows the cost of the system calls.
+    Echo,
 }
 
 impl Kind {
@@ -160,11 +182,21 @@ impl Kind {
         match self {
             Self::Ours => OURS,
             Self::Ndnd => "ndnd",
+            Self::Echo => "udp-echo",
         }
     }
 
-    /// Starts the forwarder, which listens on this Unix socket.
-    fn spawn(self, socket: &Path) -> Result<Child, Failure> {
+    const fn install(self) -> &'static str {
+        match self {
+            Self::Ours => "cargo build --release -p tegmen-cli",
+            Self::Ndnd => "bench/setup.sh ndnd",
+            Self::Echo => "nothing, it is part of this program",
+        }
+    }
+
+    /// Starts the forwarder, which listens on this Unix socket, or the echo server. Tegmen's forwarder and the echo
+    /// server listen at this UDP port of 127.0.0.1.
+    fn spawn(self, socket: &Path, port: u16) -> Result<Child, Failure> {
         let mut command = match self {
             Self::Ours => {
                 let exe = std::env::current_exe().map_err(|error| Failure::new(error.to_string()))?;
@@ -173,7 +205,13 @@ impl Kind {
                     return Err(ours::missing());
                 }
                 let mut command = Command::new(program);
-                command.args(["ndn", "forward", "--unix"]).arg(socket);
+                command.args(["ndn", "forward", "--udp", &format!("127.0.0.1:{port}"), "--unix"]).arg(socket);
+                command
+            }
+            Self::Echo => {
+                let words = echo::command(port)?;
+                let mut command = Command::new(&words[0]);
+                command.args(&words[1..]);
                 command
             }
             Self::Ndnd => {
@@ -207,7 +245,8 @@ struct Forwarder {
     socket: PathBuf,
     consumer: Consumer,
     produced: Arc<AtomicU64>,
-    _producer: JoinHandle<()>,
+    /// `None` for the echo server.
+    _producer: Option<JoinHandle<()>>,
 }
 
 impl Forwarder {
@@ -215,21 +254,24 @@ impl Forwarder {
         let name = format!("tegmen-bench-{}-{}-{}.sock", std::process::id(), kind.name(), what as u8);
         let socket = std::env::temp_dir().join(name);
         let _ = fs::remove_file(&socket);
-        let child = kind.spawn(&socket)?;
-        let begun = Instant::now();
-        while UnixStream::connect(&socket).is_err() {
-            if begun.elapsed() > Duration::from_secs(20) {
-                return Err(Failure::new(format!("{} opens no socket", kind.name())));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let port = free_port()?;
+        let child = kind.spawn(&socket, port)?;
         let produced = Arc::new(AtomicU64::new(0));
-        let producer = produce(&socket, Arc::clone(&produced))?;
-        let stream = UnixStream::connect(&socket).map_err(|error| Failure::new(error.to_string()))?;
-        let timeout = stream.set_read_timeout(Some(Duration::from_secs(5)));
-        timeout.map_err(|error| Failure::new(error.to_string()))?;
-        let consumer = Consumer { stream, asked: 0, nonce: 0 };
+        let mut producer = None;
+        if kind != Kind::Echo {
+            await_answer(kind, || UnixStream::connect(&socket).is_ok())?;
+            producer = Some(produce(&socket, Arc::clone(&produced))?);
+        }
+        let link = match what {
+            What::Passed | What::Stored => Link::unix(&socket),
+            What::StoredUdp => Link::udp(port),
+        };
+        let link = link.map_err(|error| Failure::new(error.to_string()))?;
+        let consumer = Consumer { link, is_echo: kind == Kind::Echo, asked: 0, nonce: 0 };
         let mut forwarder = Self { kind, what, child, socket, consumer, produced, _producer: producer };
+        if kind == Kind::Echo {
+            await_answer(kind, || forwarder.consumer.link.is_answered(b"ready?"))?;
+        }
         forwarder.consumer.run(what, Duration::from_millis(300))?;
         Ok(forwarder)
     }
@@ -256,6 +298,18 @@ impl Drop for Forwarder {
         let _ = fs::remove_file(&self.socket);
         let _ = fs::remove_file(self.socket.with_extension("yml"));
     }
+}
+
+/// Waits until `is_ready` returns true.
+fn await_answer(kind: Kind, mut is_ready: impl FnMut() -> bool) -> Result<(), Failure> {
+    let begun = Instant::now();
+    while !is_ready() {
+        if begun.elapsed() > Duration::from_secs(20) {
+            return Err(Failure::new(format!("{} opens no socket", kind.name())));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// Splits the bytes that arrive from a stream into TLV elements.
@@ -311,16 +365,32 @@ fn produce(socket: &Path, produced: Arc<AtomicU64>) -> Result<JoinHandle<()>, Fa
                 let Ok(received) = ReceivedInterest::parse(&packet) else { continue };
                 produced.fetch_add(1, Ordering::Relaxed);
                 let mut frame = Frame::new(&mut storage, MAX_HEAD);
-                let name = received.interest.name;
-                let data = Data { name, freshness: Some(600_000), content: Some(&[7; CONTENT]), ..Data::default() };
-                if data.write(&mut crypto, &DigestSha256, &mut frame).is_err()
-                    || client.send(frame.bytes()).await.is_err()
-                {
+                write_data(received.interest.name, &mut crypto, &mut frame);
+                if client.send(frame.bytes()).await.is_err() {
                     return;
                 }
             }
         });
     }))
+}
+
+/// Writes the Data packet with this name into an empty frame.
+fn write_data(name: Name<'_>, crypto: &mut RustCrypto, frame: &mut Frame<'_>) {
+    let data = Data { name, freshness: Some(600_000), content: Some(&[7; CONTENT]), ..Data::default() };
+    let written = data.write(crypto, &DigestSha256, frame);
+    debug_assert!(written.is_ok());
+}
+
+/// Returns the length of a Data packet in bytes.
+fn data_len() -> usize {
+    let interest = Consumer::interest(What::Stored, 1, 0);
+    let received = ReceivedInterest::parse(&interest);
+    let mut storage = [0; 1000];
+    let mut frame = Frame::new(&mut storage, MAX_HEAD);
+    if let Ok(received) = received {
+        write_data(received.interest.name, &mut RustCrypto::new([1; 32]), &mut frame);
+    }
+    frame.len()
 }
 
 fn prefix() -> Vec<u8> {
@@ -331,54 +401,129 @@ fn prefix() -> Vec<u8> {
     out.written().to_vec()
 }
 
+/// The connection of the consumer with the forwarder.
+enum Link {
+    Unix { stream: UnixStream, elements: Elements, interests: Vec<u8>, buffer: Vec<u8> },
+    Udp { socket: UdpSocket, interests: Batch, packets: Batch },
+}
+
+impl Link {
+    fn unix(path: &Path) -> io::Result<Self> {
+        let stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self::Unix { stream, elements: Elements::default(), interests: Vec::new(), buffer: vec![0; 1 << 16] })
+    }
+
+    fn udp(port: u16) -> io::Result<Self> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.connect((Ipv4Addr::LOCALHOST, port))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self::Udp { socket, interests: Batch::new(), packets: Batch::new() })
+    }
+
+    /// Returns true if the echo server returns a datagram within 100 ms.
+    fn is_answered(&mut self, datagram: &[u8]) -> bool {
+        let Self::Udp { socket, .. } = self else { return false };
+        let _ = socket.set_read_timeout(Some(Duration::from_millis(100)));
+        let answer = socket.send(datagram).and_then(|_| socket.recv(&mut [0; 100]));
+        let _ = socket.set_read_timeout(Some(PATIENCE));
+        answer.is_ok_and(|len| len == datagram.len())
+    }
+
+    /// Queues an Interest.
+    fn push(&mut self, interest: &[u8]) {
+        match self {
+            Self::Unix { interests, .. } => interests.extend_from_slice(interest),
+            Self::Udp { interests, .. } => interests.push(|buffer| {
+                buffer[..interest.len()].copy_from_slice(interest);
+                interest.len()
+            }),
+        }
+    }
+
+    /// Sends the queued Interests.
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Unix { stream, interests, .. } => {
+                stream.write_all(interests)?;
+                interests.clear();
+            }
+            Self::Udp { socket, interests, .. } => {
+                interests.send(socket)?;
+                interests.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for packets, and calls `take` with each packet that has arrived.
+    fn receive(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+        match self {
+            Self::Unix { stream, elements, buffer, .. } => {
+                let len = stream.read(buffer)?;
+                if len == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                elements.add(&buffer[..len], take);
+            }
+            Self::Udp { socket, packets, .. } => {
+                packets.receive(socket)?;
+                if packets.iter().next().is_none() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                packets.iter().for_each(|datagram| take(packet(datagram)));
+            }
+        }
+        Ok(())
+    }
+}
+
 struct Consumer {
-    stream: UnixStream,
+    link: Link,
+    /// True if an echo server returns the Interests.
+    is_echo: bool,
     asked: u64,
     nonce: u32,
 }
 
 impl Consumer {
-    /// Sends Interests for this time. Returns the number of Data packets that arrived.
+    /// Sends Interests for this time. Returns the number of packets that arrived: Data packets, or the Interests that an
+    /// echo server returned.
     fn run(&mut self, what: What, duration: Duration) -> Result<u64, Failure> {
-        let failed = |error: std::io::Error| Failure::new(format!("the forwarder does not answer: {error}"));
+        let failed = |error: io::Error| Failure::new(format!("the forwarder does not answer: {error}"));
         let begun = Instant::now();
         let (mut waiting, mut received) = (0usize, 0u64);
-        let mut elements = Elements::default();
-        let mut buffer = vec![0; 1 << 16];
-        let mut interests = Vec::new();
+        let expected = if self.is_echo { 5 } else { 6 };
         loop {
             let is_over = begun.elapsed() >= duration;
-            interests.clear();
             while !is_over && waiting < WINDOW {
-                self.interest(what, &mut interests);
+                self.asked += 1;
+                self.nonce = self.nonce.wrapping_add(0x9e37_79b9);
+                self.link.push(&Self::interest(what, self.asked, self.nonce));
                 waiting += 1;
             }
-            self.stream.write_all(&interests).map_err(failed)?;
+            self.link.flush().map_err(failed)?;
             if waiting == 0 {
                 return Ok(received);
             }
-            let len = self.stream.read(&mut buffer).map_err(failed)?;
-            if len == 0 {
-                return Err(Failure::new("the forwarder ended the connection"));
-            }
             let mut arrived = 0;
-            elements.add(&buffer[..len], |packet| arrived += usize::from(packet.first() == Some(&6)));
+            let taken = self.link.receive(|packet| arrived += usize::from(packet.first() == Some(&expected)));
+            taken.map_err(failed)?;
             waiting = waiting.saturating_sub(arrived);
             received += arrived as u64;
         }
     }
 
-    fn interest(&mut self, what: What, out: &mut Vec<u8>) {
-        self.asked += 1;
-        self.nonce = self.nonce.wrapping_add(0x9e37_79b9);
-        let number = if what == What::Passed { self.asked } else { self.asked % STORED };
+    /// Returns the Interest with this number and this Nonce.
+    fn interest(what: What, number: u64, nonce: u32) -> Vec<u8> {
+        let number = if what == What::Passed { number } else { number % STORED };
         let number = number.to_be_bytes();
         let mut name = [0; 80];
         let mut name = Writer::new(&mut name);
         let written = name.put(&prefix()).and_then(|()| Component::generic(&number).write(&mut name));
         let interest = Interest {
             name: Name::of_checked(name.written()),
-            nonce: Some(self.nonce.to_be_bytes()),
+            nonce: Some(nonce.to_be_bytes()),
             lifetime: Some(4000),
             ..Interest::default()
         };
@@ -386,12 +531,14 @@ impl Consumer {
         let mut frame = Frame::new(&mut storage, MAX_HEAD);
         let encoded = interest.write::<RustCrypto>(&mut frame);
         debug_assert!(written.is_ok() && encoded.is_ok());
-        out.extend_from_slice(frame.bytes());
+        frame.bytes().to_vec()
     }
 }
 
 /// The number of names in the tables whose memory size is measured.
 const ENTRIES: u32 = 1_000_000;
+/// The time after which a forwarder that sends nothing counts as ended.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Number of Interests that wait for a Data packet at the same time.
 const WINDOW: usize = 64;
 /// Number of names whose Data packets are in the content store.
