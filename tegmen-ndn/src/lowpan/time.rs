@@ -7,17 +7,23 @@ const MAX_EXPONENT: u32 = 31;
 /// Returns the one-byte code of a time. If no code represents exactly `millis` milliseconds, returns the code of the
 /// next shorter time. Times above four years get the code of the largest time.
 pub const fn time_code(millis: u64) -> u8 {
-    // A larger code represents a longer time, so each bit of the code can be chosen in turn, the highest bit first. The
-    // multiplication must not overflow.
-    let most = if millis > u64::MAX >> 5 { u64::MAX } else { millis << 5 };
-    let (mut code, mut bit) = (0, 0x80);
-    while bit != 0 {
-        if scaled(code | bit) <= most {
-            code |= bit;
-        }
-        bit >>= 1;
+    // A division of 64 bits takes long. A time that has more than 32 bits loses its lowest eight bits, which do not
+    // change its code.
+    let (millis, lost) = if millis >> 32 == 0 { (millis as u32, 0) } else { (bits_8_to_40(millis), 8) };
+    // The time in units of 125/32 milliseconds. A unit is the time with the mantissa 1 and the exponent 0.
+    let units = (millis / 125).wrapping_mul(32).wrapping_add((millis % 125).wrapping_mul(32) / 125);
+    if units < 16 {
+        return (units / 2) as u8;
     }
-    code
+    let exponent = 28u32.wrapping_sub(units.leading_zeros());
+    let mantissa = (units >> exponent).wrapping_sub(8);
+    let exponent = exponent.wrapping_add(lost);
+    if exponent > MAX_EXPONENT { u8::MAX } else { (exponent << 3 | mantissa) as u8 }
+}
+
+/// Returns the time without its lowest eight bits, or the largest number if more than 32 bits remain.
+const fn bits_8_to_40(millis: u64) -> u32 {
+    if millis >> 40 == 0 { (millis >> 8) as u32 } else { u32::MAX }
 }
 
 /// Returns the time that a one-byte code represents, in milliseconds, rounded down. The time is between 0 and four
