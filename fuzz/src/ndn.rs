@@ -124,7 +124,7 @@ impl Faces<()> for Sink {
     fn send(&mut self, _: FaceId, packet: Outgoing<'_, ()>) {
         self.0 += 1;
         match packet {
-            Outgoing::Interest(packet) | Outgoing::Nack(packet, _, ()) => {
+            Outgoing::Interest(packet, _) | Outgoing::Nack(packet, _, ()) => {
                 ReceivedInterest::parse(packet).expect("a forwarder sends packets");
             }
             Outgoing::Data(packet, ()) => {

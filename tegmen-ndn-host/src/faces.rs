@@ -326,7 +326,7 @@ impl Faces<Token> for FaceTable {
 
     fn send(&mut self, to: FaceId, packet: Outgoing<'_, Token>) {
         if to == MANAGEMENT {
-            if let Outgoing::Interest(packet) = packet {
+            if let Outgoing::Interest(packet, _) = packet {
                 self.commands.push_back((self.from, packet.into()));
             }
             return;
@@ -335,7 +335,7 @@ impl Faces<Token> for FaceTable {
         let Some(face) = faces.get_mut(usize::from(to.0)).and_then(Option::as_mut) else { return };
         let mut fields = LpPacket::default();
         let (packet, token) = match &packet {
-            Outgoing::Interest(packet) => {
+            Outgoing::Interest(packet, _) => {
                 (face.counters.out_interests, totals.out_interests) =
                     (face.counters.out_interests + 1, totals.out_interests + 1);
                 (*packet, Token::default())

@@ -46,7 +46,7 @@ impl<K> Faces<K> for Sent {
 
     fn send(&mut self, to: FaceId, packet: Outgoing<'_, K>) {
         let (kind, packet) = match packet {
-            Outgoing::Interest(packet) => (0, packet),
+            Outgoing::Interest(packet, _) => (0, packet),
             Outgoing::Data(packet, _) => (1, packet),
             Outgoing::Nack(packet, _, _) => (2, packet),
         };

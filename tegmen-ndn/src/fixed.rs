@@ -16,15 +16,17 @@ const NO_FACE: FaceId = FaceId(u16::MAX);
 
 /// A record of a list.
 pub trait Record: Copy {
-    /// A free record.
-    const FREE: Self;
+    /// Makes a free record.
+    fn free() -> Self;
 
     /// Returns the face, or `NO_FACE` for a free record.
     fn face(&self) -> FaceId;
 }
 
-impl Record for InRecord<()> {
-    const FREE: Self = Self { face: NO_FACE, nonce: [0; 4], token: () };
+impl<K: Copy + Default> Record for InRecord<K> {
+    fn free() -> Self {
+        Self { face: NO_FACE, nonce: [0; 4], token: K::default() }
+    }
 
     fn face(&self) -> FaceId {
         self.face
@@ -32,7 +34,9 @@ impl Record for InRecord<()> {
 }
 
 impl Record for OutRecord {
-    const FREE: Self = Self::new(NO_FACE, [0; 4], Tick::of(Instant::AT_ONCE));
+    fn free() -> Self {
+        Self::new(NO_FACE, [0; 4], Tick::of(Instant::AT_ONCE))
+    }
 
     fn face(&self) -> FaceId {
         self.face
@@ -54,7 +58,7 @@ impl<T: Record, const N: usize> FixedList<T, N> {
 
 impl<T: Record, const N: usize> Default for FixedList<T, N> {
     fn default() -> Self {
-        Self { records: [T::FREE; N] }
+        Self { records: [T::free(); N] }
     }
 }
 
@@ -95,8 +99,8 @@ impl Fib for Routes<'_> {
 
 /// An entry of [`FixedPit`], and the name in its Interest.
 #[derive(Debug)]
-struct Place<const NAME: usize, const ASKED: usize, const SENT: usize> {
-    entry: Entry<FixedList<InRecord<()>, ASKED>, FixedList<OutRecord, SENT>>,
+struct Place<const NAME: usize, const ASKED: usize, const SENT: usize, K: Copy + Default> {
+    entry: Entry<FixedList<InRecord<K>, ASKED>, FixedList<OutRecord, SENT>>,
     /// The time from the expiry of the entry's timer ([`Pit::set_timer`]) to the expiry of the Interest, in units of
     /// [`Tick`].
     timer: u16,
@@ -141,17 +145,27 @@ impl Matches {
 /// retransmission. The table stores the time from the expiry of the timer to the expiry of the Interest, at most 67
 /// seconds. So an Interest with a longer lifetime is retransmitted only in its last 67 seconds. The Interests of one
 /// face can use at most three quarters of the table.
+///
+/// `K` is the form in which the table stores PitTokens, and what a link stores in their place, such as a
+/// [HopID](crate::lowpan::HopId) of a neighbour. The default stores nothing.
 #[derive(Debug)]
-pub struct FixedPit<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize> {
-    places: [Option<Place<NAME, ASKED, SENT>>; N],
+pub struct FixedPit<
+    const N: usize,
+    const NAME: usize,
+    const ASKED: usize,
+    const SENT: usize,
+    const DEAD: usize,
+    K: Copy + Default = (),
+> {
+    places: [Option<Place<NAME, ASKED, SENT, K>>; N],
     /// Hashes of the names and nonces of Interests that were removed from the table. The value 0 marks an empty
     /// element.
     dead: [u32; DEAD],
     next_dead: usize,
 }
 
-impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize> Default
-    for FixedPit<N, NAME, ASKED, SENT, DEAD>
+impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize, K: Copy + Default>
+    Default for FixedPit<N, NAME, ASKED, SENT, DEAD, K>
 {
     fn default() -> Self {
         const { assert!(NAME <= 255 && N < u32::MAX as usize) };
@@ -159,7 +173,7 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
     }
 }
 
-impl<const NAME: usize, const ASKED: usize, const SENT: usize> Place<NAME, ASKED, SENT> {
+impl<const NAME: usize, const ASKED: usize, const SENT: usize, K: Copy + Default> Place<NAME, ASKED, SENT, K> {
     fn name(&self) -> Name<'_> {
         Name::of_checked(self.name.get(..usize::from(self.len)).unwrap_or(&[]))
     }
@@ -169,8 +183,8 @@ impl<const NAME: usize, const ASKED: usize, const SENT: usize> Place<NAME, ASKED
     }
 }
 
-impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize>
-    FixedPit<N, NAME, ASKED, SENT, DEAD>
+impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize, K: Copy + Default>
+    FixedPit<N, NAME, ASKED, SENT, DEAD, K>
 {
     /// Returns the number of pending Interests.
     pub fn len(&self) -> usize {
@@ -182,20 +196,20 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
         self.len() == 0
     }
 
-    fn place(&self, id: PitId) -> Option<&Place<NAME, ASKED, SENT>> {
+    fn place(&self, id: PitId) -> Option<&Place<NAME, ASKED, SENT, K>> {
         self.places.get(id.0 as usize)?.as_ref()
     }
 
-    fn position(&self, is_it: impl Fn(&Place<NAME, ASKED, SENT>) -> bool) -> Option<PitId> {
+    fn position(&self, is_it: impl Fn(&Place<NAME, ASKED, SENT, K>) -> bool) -> Option<PitId> {
         self.places.iter().position(|place| place.as_ref().is_some_and(&is_it)).map(|place| PitId(place as u32))
     }
 }
 
-impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize> Pit
-    for FixedPit<N, NAME, ASKED, SENT, DEAD>
+impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize, K: Copy + Default> Pit
+    for FixedPit<N, NAME, ASKED, SENT, DEAD, K>
 {
-    type Token = ();
-    type Asked = FixedList<InRecord<()>, ASKED>;
+    type Token = K;
+    type Asked = FixedList<InRecord<K>, ASKED>;
     type Sent = FixedList<OutRecord, SENT>;
 
     fn find(&self, interest: &Interest<'_>) -> Option<PitId> {
@@ -208,7 +222,7 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
         if interest.parameters.is_some() || interest.hint.is_some() {
             return None;
         }
-        let is_of = |place: &&Place<NAME, ASKED, SENT>| {
+        let is_of = |place: &&Place<NAME, ASKED, SENT, K>| {
             place.entry.asked.as_slice().first().is_some_and(|asked| asked.face == from)
         };
         let of_face = self.places.iter().flatten().filter(is_of).count();
@@ -257,7 +271,7 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
     }
 
     fn has_digests(&self) -> bool {
-        let is_full = |place: &Place<NAME, ASKED, SENT>| {
+        let is_full = |place: &Place<NAME, ASKED, SENT, K>| {
             place.name().last().is_some_and(|last| last.kind == Type::IMPLICIT_DIGEST)
         };
         self.places.iter().flatten().any(is_full)

@@ -31,8 +31,8 @@ pub trait Faces<K> {
 /// A packet to send.
 #[derive(Clone, Copy, Debug)]
 pub enum Outgoing<'p, K> {
-    /// An Interest.
-    Interest(&'p [u8]),
+    /// An Interest, and its entry in the table of pending Interests.
+    Interest(&'p [u8], PitId),
     /// A Data packet, and the PitToken of the Interest that the packet answers.
     Data(&'p [u8], K),
     /// A Nack: an Interest that is not answered, the reason, and the PitToken of the Interest.
@@ -229,7 +229,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
             };
             match strategy {
                 Strategy::Multicast if entry.send(record(face)) => {
-                    faces.send(face, Outgoing::Interest(passing.packet));
+                    faces.send(face, Outgoing::Interest(passing.packet, id));
                     is_sent = true;
                 }
                 Strategy::BestRoute if best.is_none_or(|(least, _)| rank < least) => best = Some((rank, face)),
@@ -239,7 +239,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         if let Some((_, face)) = best
             && entry.send(record(face))
         {
-            faces.send(face, Outgoing::Interest(passing.packet));
+            faces.send(face, Outgoing::Interest(passing.packet, id));
             is_sent = true;
         }
         is_sent
@@ -369,7 +369,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
             let interest = Interest { nonce, lifetime: Some(lifetime), hop_limit, ..interest };
             let mut frame = Frame::new(storage, MAX_HEAD);
             if interest.write::<C>(&mut frame).is_ok() {
-                faces.send(face, Outgoing::Interest(frame.bytes()));
+                faces.send(face, Outgoing::Interest(frame.bytes(), id));
             }
         }
     }

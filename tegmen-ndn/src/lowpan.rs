@@ -6,7 +6,8 @@
 //!
 //! Both ends of a link share state with which they replace names by shorter names. A [`Context`] is a number for a
 //! prefix that all nodes of the link know. A [`HopId`] is a number for the name of one Interest, until its Data packet
-//! returns.
+//! returns. A forwarder takes the number from its table of pending Interests ([`HopId::of_entry`]), and stores the HopID
+//! of a neighbour in place of a PitToken.
 
 mod bytes;
 mod name;
@@ -17,6 +18,7 @@ pub use restore::decompress;
 pub use time::{time_code, time_value};
 
 use crate::name::Name;
+use crate::tables::PitId;
 use crate::tlv::{self, Elements, Type};
 use bytes::{Cursor, Out, length_len};
 use tegmen_base::buf::{Frame, Full, Writer, copy};
@@ -53,6 +55,18 @@ impl HopId {
     /// Returns the number of the HopID, from 1 to 127.
     pub const fn number(self) -> u8 {
         self.0
+    }
+
+    /// Returns the HopID for the Interest of an entry in the table of pending Interests of this node. Each of the first
+    /// 127 entries has its own HopID, which is free again when the entry is removed. Returns `None` for other entries.
+    /// Their Interests are sent without a HopID.
+    pub const fn of_entry(entry: PitId) -> Option<Self> {
+        if entry.0 < MAX_ID as u32 { Self::new((entry.0 as u8).wrapping_add(1)) } else { None }
+    }
+
+    /// Returns the entry for whose Interest this node has chosen the HopID. The entry may have been removed.
+    pub const fn entry(self) -> PitId {
+        PitId((self.0 as u32).wrapping_sub(1))
     }
 }
 

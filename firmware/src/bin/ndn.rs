@@ -107,7 +107,7 @@ impl Faces<()> for Radio {
     }
 
     fn send(&mut self, to: FaceId, packet: Outgoing<'_, ()>) {
-        let (Outgoing::Interest(packet) | Outgoing::Data(packet, ()) | Outgoing::Nack(packet, ..)) = packet;
+        let (Outgoing::Interest(packet, _) | Outgoing::Data(packet, ()) | Outgoing::Nack(packet, ..)) = packet;
         let (place, len) = match to {
             APPLICATION => (&mut self.asked, &mut self.asked_len),
             _ => (&mut self.packet, &mut self.len),

@@ -70,7 +70,7 @@ impl Faces<()> for Outbox<'_> {
 
     fn send(&mut self, to: FaceId, packet: Outgoing<'_, ()>) {
         let (kind, packet) = match packet {
-            Outgoing::Interest(packet) => (Kind::Interest, packet),
+            Outgoing::Interest(packet, _) => (Kind::Interest, packet),
             Outgoing::Data(packet, ()) => (Kind::Data, packet),
             Outgoing::Nack(packet, reason, ()) => (Kind::Nack(reason), packet),
         };

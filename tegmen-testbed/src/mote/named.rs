@@ -74,7 +74,7 @@ impl Faces<()> for Sent {
 
     fn send(&mut self, to: FaceId, packet: Outgoing<'_, ()>) {
         let packet = match packet {
-            Outgoing::Interest(packet) => Packet::Interest(packet.to_vec()),
+            Outgoing::Interest(packet, _) => Packet::Interest(packet.to_vec()),
             Outgoing::Data(packet, ()) => Packet::Data(packet.to_vec()),
             Outgoing::Nack(packet, ..) => Packet::Nack(packet.to_vec()),
         };
