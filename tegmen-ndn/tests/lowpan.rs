@@ -149,6 +149,49 @@ fn names_are_shorter_with_contexts_and_hop_ids() {
     assert_eq!(restored(&payload, &contexts, Some(interest)).unwrap().0, packet);
 }
 
+/// The name of the context has the second place in the list of context identifiers, also if there is no HopID.
+#[test]
+fn names_are_shorter_with_contexts_and_hop_ids_also_without_a_hop_id() {
+    let (prefix, whole, other) = (name("/house"), name("/house/temp"), name("/garden"));
+    let contexts = [Context { id: 5, prefix: Name::of_checked(&prefix) }];
+    let data = Data { name: Name::of_checked(&whole), content: Some(b"21"), ..Data::default() };
+    let packet = data_bytes(&data, &DigestSha256);
+    // The neighbour has chosen a HopID for another name, so it cannot replace this one.
+    let hop = Some((HopId::new(9).unwrap(), Name::of_checked(&other)));
+    for hop in [None, hop] {
+        let payload = compressed(&packet, &contexts, hop);
+        assert_eq!(payload[..5], [PAGE, 0x30, 2, 0x80, 5]);
+        assert_eq!(restored(&payload, &contexts, None).unwrap().0, packet);
+        let payload = compressed(&packet, &[], hop);
+        assert_eq!(payload[..3], [PAGE, 0x30, 0]);
+    }
+}
+
+#[test]
+fn a_freshness_period_is_the_last_byte() {
+    let name = name("/a");
+    let data = Data { name: Name::of_checked(&name), content: Some(b"21"), ..Data::default() };
+    let without = compressed(&data_bytes(&data, &DigestSha256), &[], None);
+    let packet = data_bytes(&Data { freshness: Some(4000), ..data }, &DigestSha256);
+    let with = compressed(&packet, &[], None);
+    assert_eq!((with.len(), with.last()), (without.len() + 1, Some(&time_code(4000))));
+    assert_eq!(restored(&with, &[], None).unwrap().0, packet);
+}
+
+#[test]
+fn a_hint_or_a_key_whose_name_is_too_long_stays_uncompressed() {
+    let (good, fits, long) = (name("/a"), name("/fifteen-letters"), name("/a-component-of-sixteen"));
+    for (other, is_short) in [(&fits, true), (&long, false)] {
+        let hint = [element(7, &good), element(7, other)].concat();
+        let hint = Some(Names::parse(&hint).unwrap());
+        let packet = interest_bytes(&Interest { name: Name::of_checked(&good), hint, ..Interest::default() });
+        assert_eq!(is_compressed(&compressed(&packet, &[], None)), is_short);
+        let key = HmacWithSha256 { key: &secret(), locator: KeyLocator::Name(Name::of_checked(other)) };
+        let data = Data { name: Name::of_checked(&good), content: Some(b"21"), ..Data::default() };
+        assert_eq!(is_compressed(&compressed(&data_bytes(&data, &key), &[], None)), is_short);
+    }
+}
+
 #[test]
 fn an_unknown_context_or_hop_id_is_refused() {
     let (prefix, whole) = (name("/house"), name("/house/temp"));
