@@ -4,6 +4,7 @@ use hashbrown::HashTable;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use tegmen_base::buf::Span;
 use tegmen_base::crypto::{DIGEST_LEN, RustCrypto, digest};
 use tegmen_base::time::{Duration, Instant};
 use tegmen_ndn::lp::MAX_TOKEN;
@@ -546,8 +547,8 @@ pub struct HostStore {
 
 struct Stored {
     packet: Box<[u8]>,
-    /// The position of the name in the packet.
-    name: (u16, u16),
+    /// The position of the components of the name in the packet.
+    name: Span,
     /// The time from which the packet is no longer fresh.
     stale: Instant,
     /// The packet that was used next after this packet, and the packet that was used last before it.
@@ -563,8 +564,7 @@ impl Stored {
     }
 
     fn name(&self) -> &[u8] {
-        let (start, end) = self.name;
-        self.packet.get(start.into()..end.into()).unwrap_or(&[])
+        self.name.of(&self.packet)
     }
 }
 
@@ -686,11 +686,7 @@ impl Store for HostStore {
             self.remove(known);
         }
         let bytes = Stored::bytes(name.len(), data.wire.len());
-        let start = name.as_ptr().addr().wrapping_sub(data.wire.as_ptr().addr());
-        let (Ok(start), Ok(end)) = (u16::try_from(start), u16::try_from(start.wrapping_add(name.len()))) else {
-            return;
-        };
-        if bytes > self.most {
+        if bytes > self.most || data.wire.len() > usize::from(u16::MAX) {
             return;
         }
         while self.bytes + bytes > self.most {
@@ -698,7 +694,13 @@ impl Store for HostStore {
             self.remove(oldest);
         }
         let stale = now.after(Duration::from_millis(data.data.freshness.unwrap_or(0)));
-        let stored = Stored { packet: data.wire.into(), name: (start, end), stale, newer: None, older: None };
+        let stored = Stored {
+            packet: data.wire.into(),
+            name: Span::within(data.wire.as_ptr().addr(), name),
+            stale,
+            newer: None,
+            older: None,
+        };
         let id = self.packets.insert(stored);
         let (packets, hasher) = (&self.packets, &self.hasher);
         let rehash = |id: &u32| packets.get(*id).map_or(0, |stored| hasher.hash_one(stored.name()));
