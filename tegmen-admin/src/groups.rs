@@ -13,7 +13,7 @@ use messages::{
 use std::sync::Arc;
 use tegmen_base::hex::to_hex;
 use tegmen_control::audit::{Kind, Record};
-use tegmen_control::group::{self, Controller, GroupError, NewMember, Rekeying};
+use tegmen_control::group::{Controller, GroupError, NewMember, Rekeying};
 use tegmen_control::service::ServiceError;
 use tegmen_control::state::StateError;
 use tegmen_store::Store;
@@ -180,11 +180,7 @@ pub(crate) async fn add_member<S: Store>(
     if let Some(left) = left_meanwhile(&api, &group, &new.name).await? {
         return Err(left);
     }
-    let NewMember { name, address, checks_signatures, .. } = new;
-    let (leaf, sender_id, since) = (file.keys.leaf, file.keys.sender_id, rekeyed.epoch);
-    let public_key = None;
-    let member = group::Member { leaf, sender_id, address, checks_signatures, since, public_key, oscore: None };
-    let member = ShownMember::of(&name, &member);
+    let member = ShownMember::admitted(new, (file.keys.leaf, file.keys.sender_id), rekeyed.epoch);
     Ok(Once(reply::Created(NewlyAdded { member, rekeyed, files: Some(vec![(&file).into()]) }), "files"))
 }
 

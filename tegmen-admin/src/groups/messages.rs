@@ -254,6 +254,14 @@ impl ShownMember {
         let (address, public_key) = (address.map(|address| address.to_string()), public_key.clone());
         Self { name: name.to_owned(), leaf, sender_id, address, checks_signatures, since, public_key, oscore }
     }
+
+    /// Returns a member of an Axiom group that was just admitted at this leaf and with this SenderID, in the epoch
+    /// `since`.
+    pub(crate) fn admitted(new: NewMember, (leaf, sender_id): (u32, Option<u8>), since: u16) -> Self {
+        let NewMember { name, address, checks_signatures, .. } = new;
+        let address = address.map(|address| address.to_string());
+        Self { name, leaf, sender_id, address, checks_signatures, since, public_key: None, oscore: None }
+    }
 }
 
 /// The SenderID of a controller.

@@ -822,7 +822,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         while group.at < newest {
             let changes = self.store.changes(group.prefix.as_bytes(), group.at, PAGE).await?;
             for revision in changes.changes.chunk_by(|one, next| one.revision == next.revision) {
-                let step = Step::read(revision, &group.prefix)?;
+                let step = Step::read::<C>(revision, &group.prefix, &group.tree)?;
                 group.take(step, revision.first().map_or(group.at, |change| change.revision));
             }
             group.at = group.at.max(changes.through.min(newest));
@@ -835,6 +835,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let identity = self.identity(name).await?;
         let prefix = rows::prefix(&identity);
         let (mut head, mut guard, mut paths, mut members) = (None, None, Vec::new(), Members::default());
+        let mut joined = Vec::new();
         let mut next = Some(Scan::of(prefix.as_str(), PAGE));
         while let Some(scan) = next {
             let page = self.store.scan(scan.clone()).await?;
@@ -846,7 +847,13 @@ impl<S: Store, C: Crypto> Controller<S, C> {
                     Some(Row::Path(leaf)) => {
                         paths.push((entry.changed, rows::read_path(leaf, &entry.value).map_err(fault)?));
                     }
-                    Some(Row::Member(name)) => members.set(name, Some(rows::read(&entry.value).map_err(fault)?)),
+                    Some(Row::Member(name)) => {
+                        let member: Member = rows::read(&entry.value).map_err(fault)?;
+                        joined.extend(
+                            member.path.clone().map(|origin| (entry.changed, member.leaf, member.since, origin)),
+                        );
+                        members.set(name, Some(member));
+                    }
                     Some(Row::Replica(name)) => {
                         members.set_replica(name, Some(rows::read(&entry.value).map_err(fault)?));
                     }
@@ -863,6 +870,9 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let mut tree = KeyTree::from_seed::<C>(identity, seed, config.levels, config.last_epoch);
         for (_, member) in members.iter() {
             tree.occupy::<C>(member.leaf, member.checks_signatures);
+        }
+        for (changed, leaf, since, origin) in joined {
+            paths.push((changed, tree.derive::<C>((leaf, since), &origin)));
         }
         // The newest path above a node has its secret.
         paths.sort_unstable_by_key(|(changed, _)| *changed);
@@ -932,7 +942,8 @@ impl Group {
         let mut begun = Begun { epoch, since: self.since, changed: changed.to_vec(), ids };
         if let Some(change) = &step.change {
             begun = Begun { epoch: change.epoch, since: step.since, changed: change.leaves().collect(), ..begun };
-            for Path { leaf, nodes, .. } in &change.paths {
+            // The row of a member that joins has the origin of its path.
+            for Path { leaf, nodes, .. } in change.paths.iter().filter(|path| path.origin.is_none()) {
                 transaction = transaction.put(Row::Path(*leaf).key(&self.prefix), rows::path_value(nodes));
             }
         }
@@ -991,8 +1002,8 @@ impl Group {
 }
 
 impl Step {
-    /// Reads a [`Step`] from the rows that one revision changed.
-    fn read(rows: &[Changed], prefix: &str) -> Result<Self, GroupError> {
+    /// Reads a [`Step`] from the rows that one revision changed. `tree` is the key tree of the group, in any epoch.
+    fn read<C: Crypto>(rows: &[Changed], prefix: &str, tree: &KeyTree) -> Result<Self, GroupError> {
         let mut step = Self::default();
         let (mut head, mut paths) = (None, HashMap::new());
         for Changed { key, entry, .. } in rows {
@@ -1016,10 +1027,13 @@ impl Step {
         if let Some(Head { begun: Begun { epoch, since, changed, ids }, .. }) = head {
             let of =
                 |leaf: u32| step.members.iter().filter_map(|(_, member)| member.as_ref()).find(|it| it.leaf == leaf);
-            let path = |leaf| Path {
-                leaf,
-                checks_signatures: of(leaf).is_none_or(|member| member.checks_signatures),
-                nodes: paths.remove(&leaf).unwrap_or_default(),
+            let path = |leaf| {
+                let member = of(leaf);
+                let checks_signatures = member.is_none_or(|member| member.checks_signatures);
+                let origin = member.and_then(|member| member.path.clone());
+                let derived = origin.as_ref().map(|origin| tree.derive::<C>((leaf, epoch), origin));
+                let nodes = derived.or_else(|| paths.remove(&leaf)).unwrap_or_default();
+                Path { leaf, checks_signatures, nodes, origin }
             };
             step.since = since;
             step.ids = Some(ids);
@@ -1058,7 +1072,8 @@ fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String,
         let NewMember { name, address, checks_signatures, .. } = new;
         let public_key = new.check_key(config)?;
         let (address, checks_signatures) = (*address, *checks_signatures);
-        let member = Member { leaf, sender_id, address, checks_signatures, since: 1, public_key, oscore: None };
+        let member =
+            Member { leaf, sender_id, address, checks_signatures, since: 1, public_key, oscore: None, path: None };
         members.set(name, Some(member));
     }
     Ok(members.iter().map(|(name, member)| (name.to_owned(), member.clone())).collect())

@@ -2,6 +2,7 @@
 
 use super::config::{GroupConfig, GroupError, Protocol};
 use super::oscore::{NewOscoreMember, OscoreMember};
+use super::tree::PathOrigin;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -33,6 +34,10 @@ pub struct Member {
     /// The Sender ID, the roles and the credential of a member of a Group OSCORE group; `None` in an Axiom group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oscore: Option<OscoreMember>,
+    /// The data from which the last admission of the member derived the secrets of the path from the leaf. `None` for a
+    /// first member, and for a member that an earlier version of this program admitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) path: Option<PathOrigin>,
 }
 
 /// A member that will be admitted.

@@ -5,17 +5,20 @@
 //! group/id/PORT/GROUPID         the name of the Axiom group that has this GroupID at this port; empty if several
 //!                               groups have it, which an earlier version of this program created
 //! group/IDENTITY/head           the main row: configuration, epoch and seed, sealed; each change writes it
-//! group/IDENTITY/path/LEAF      the secrets of LEAF and of nodes above it, from the last join or leave at LEAF, sealed
-//! group/IDENTITY/member/NAME    a member: its leaf, its SenderID, its address
+//! group/IDENTITY/path/LEAF      the secrets of nodes above LEAF, from the last eviction at LEAF, sealed
+//! group/IDENTITY/member/NAME    a member: its leaf, its SenderID, its address, and the origin of its path
 //! group/IDENTITY/replica/NAME   the SenderID of a controller
 //! group/IDENTITY/guard          a counter that increases only when a backup is restored
 //! group/deleted/IDENTITY        the mark, an empty row: rows of this group are being written or deleted
 //! ```
 //!
-//! One transaction makes a change. The transaction writes the head, which is the main row. For each member that joins
-//! or leaves, it writes the member's row, and the path: the new secrets of the nodes above the member's leaf. If
-//! several paths contain a node, its secret is in the newest of these paths. If no path contains a node, its secret is
-//! derived from the seed.
+//! One transaction makes a change. The transaction writes the head, which is the main row. For each member that joins,
+//! it writes the member's row. This row has a nonce that was drawn for this admission. The new secrets of the path, from
+//! the member's leaf upwards, are derived from the nonce and the seed in the head. For a member that leaves, the
+//! transaction deletes the member's row, and writes the random new secrets of the nodes above the leaf to a path row.
+//! If the paths of several rows contain a node, its secret is in the path of the row that was written last. If no path
+//! contains a node, its secret is derived from the seed. An earlier version of this program wrote the secrets of each
+//! admission to a path row. This version reads such rows.
 
 use super::GroupIdentity;
 use super::config::GroupConfig;

@@ -2,6 +2,7 @@
 //! makes the messages that replace secrets.
 
 use super::GroupIdentity;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use tegmen::axiom::Admission;
@@ -9,6 +10,7 @@ use tegmen::axiom::rekey::{MAX_MESSAGE, Place, link, master_secret, parent_of, s
 use tegmen::buf::{Full, Writer};
 use tegmen::crypto::{Crypto, DIGEST_LEN, KEY_LEN, hmac};
 use tegmen::secret::Secret;
+use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_trust::x509::signer::Signer;
 
 /// The secrets of all members and epochs of a group.
@@ -34,7 +36,8 @@ pub struct KeyTree {
     changed: Vec<u32>,
     /// The elements of the hash chain, beginning with the element of epoch 0.
     chain: Vec<[u8; DIGEST_LEN]>,
-    /// The seed from which the secrets of all epochs and the first secrets of all nodes are derived.
+    /// The seed from which the secrets of all epochs, the first secrets of all nodes, and the secrets of the paths of
+    /// members that join are derived.
     seed: Secret<DIGEST_LEN>,
 }
 
@@ -57,6 +60,41 @@ pub(super) struct Path {
     /// The nodes of the key tree from the leaf upwards. If the change evicts the member at the leaf, the lowest nodes
     /// have no secret, because no other member is below them.
     pub(super) nodes: Nodes,
+    /// The data from which the secrets are derived; `None` for the path of an eviction, whose secrets are random.
+    pub(super) origin: Option<PathOrigin>,
+}
+
+/// The data from which the controller derives the secrets of a path when a member joins, together with the seed of the
+/// group, the leaf and the epoch. Only the seed is secret. The nonce is drawn for each admission. So two admissions
+/// never have the same secrets, even if an old copy of the store has the same leaf and the same epoch again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub(super) struct PathOrigin {
+    nonce: [u8; NONCE_LEN],
+    /// The number of nodes of the path that have secrets from this origin, from the leaf upwards.
+    count: u8,
+}
+
+/// Length in bytes of the nonce of a [`PathOrigin`].
+const NONCE_LEN: usize = 16;
+
+impl From<PathOrigin> for String {
+    fn from(PathOrigin { nonce, count }: PathOrigin) -> Self {
+        to_hex(&[nonce.as_slice(), &[count]].concat())
+    }
+}
+
+impl TryFrom<String> for PathOrigin {
+    type Error = &'static str;
+
+    fn try_from(digits: String) -> Result<Self, Self::Error> {
+        const WRONG: &str = "the path is not 34 hexadecimal digits of at most 24 nodes: restore a backup";
+        let bytes = from_hex(&digits).ok_or(WRONG)?;
+        match bytes.split_first_chunk() {
+            Some((nonce, &[count @ 1..=MAX_NODES])) => Ok(Self { nonce: *nonce, count }),
+            _ => Err(WRONG),
+        }
+    }
 }
 
 /// The numbers of nodes, each with its secret. A node without a secret has no member below it.
@@ -129,6 +167,8 @@ impl Admitted {
 /// Maximum number of levels below the root. With more levels, some numbers of nodes would not fit into the 24 bits that
 /// a rekey message has for such a number.
 pub const MAX_LEVELS: u8 = 23;
+/// Maximum number of nodes of a path, with its leaf and the root.
+const MAX_NODES: u8 = MAX_LEVELS + 1;
 
 impl KeyTree {
     /// Makes the tree of a new group, with 2^`levels` leaves (at most 2^[`MAX_LEVELS`]). The group has the epochs from
@@ -289,18 +329,33 @@ impl KeyTree {
         let epoch = self.spare_epoch()?;
         let mut replaced = BTreeSet::new();
         let of = |&(leaf, checks_signatures): &(u32, bool)| {
-            let mut nodes = vec![(leaf, Some(random(crypto)))];
-            let mut secret = random(crypto);
-            for node in path(leaf).skip(1).take_while(|node| replaced.insert(*node)) {
-                let parent = parent_of::<C>(&self.group, &secret);
-                nodes.push((node, Some(std::mem::replace(&mut secret, parent))));
-            }
-            Path { leaf, checks_signatures, nodes }
+            let above = path(leaf).skip(1).take_while(|node| replaced.insert(*node)).count();
+            let mut origin = PathOrigin { nonce: [0; NONCE_LEN], count: u8::try_from(above).unwrap_or(MAX_LEVELS) + 1 };
+            crypto.random(&mut origin.nonce);
+            let nodes = self.derive::<C>((leaf, epoch), &origin);
+            Path { leaf, checks_signatures, nodes, origin: Some(origin) }
         };
         // The last path reaches the root. Each other path ends below the first node that is also on a later path.
         let mut paths: Vec<Path> = members.iter().rev().map(of).collect();
         paths.reverse();
         Ok(Change { epoch, paths })
+    }
+
+    /// Derives the secrets of the path of a member that joined at `leaf` in the change that began `epoch`. The secret of
+    /// the leaf and the lowest secret above the leaf are two halves of one code, which only the seed of the group gives.
+    /// Each higher secret is derived from the secret of the node below.
+    pub(super) fn derive<C: Crypto>(&self, (leaf, epoch): (u32, u16), origin: &PathOrigin) -> Nodes {
+        let parts: [&[u8]; 4] = [b"axiom path", &leaf.to_be_bytes(), &epoch.to_be_bytes(), &origin.nonce];
+        let code: Secret<DIGEST_LEN> = Secret::new(hmac::<C, DIGEST_LEN>(&[self.seed.expose()], &parts));
+        let (mut own, mut secret) = (Secret::zeroed(), Secret::zeroed());
+        let to = own.expose_mut().iter_mut().chain(secret.expose_mut());
+        to.zip(code.expose()).for_each(|(to, from)| *to = *from);
+        let mut nodes = vec![(leaf, Some(own))];
+        for node in path(leaf).take(origin.count.into()).skip(1) {
+            let parent = parent_of::<C>(&self.group, &secret);
+            nodes.push((node, Some(std::mem::replace(&mut secret, parent))));
+        }
+        nodes
     }
 
     /// Returns a planned change that evicts the member at `leaf`. The change replaces all secrets that the member had.
@@ -326,7 +381,7 @@ impl KeyTree {
     pub fn apply(&mut self, change: Change) {
         let Change { epoch, paths } = change;
         self.changed = paths.iter().map(|path| path.leaf).collect();
-        for Path { leaf, checks_signatures, nodes } in paths {
+        for Path { leaf, checks_signatures, nodes, .. } in paths {
             self.put(nodes);
             if self.nodes.contains_key(&leaf) {
                 self.take(leaf, checks_signatures);
@@ -436,7 +491,7 @@ impl KeyTree {
             last = new.as_ref().map(|secret| Secret::new(*secret.expose()));
             nodes.push((child / 2, new));
         }
-        Path { leaf, checks_signatures: true, nodes }
+        Path { leaf, checks_signatures: true, nodes, origin: None }
     }
 
     /// Makes the rekey messages for the members below `node`, and appends them to `messages`. These messages contain
@@ -518,3 +573,6 @@ fn written(to: Option<u32>, write: impl FnOnce(&mut Writer<'_>) -> Result<(), Fu
     write(&mut writer).map_err(|_| Refused::NotSigned)?;
     Ok(RekeyMessage { to, bytes: writer.written().to_vec() })
 }
+
+#[cfg(test)]
+mod tests;

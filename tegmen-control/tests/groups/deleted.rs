@@ -53,7 +53,7 @@ fn rows_that_a_failure_leaves_of_a_deleted_group_are_deleted_later() {
     wait(controller.delete(LAMPS, None)).unwrap();
     drop(controller);
     let database = scene.database();
-    assert_eq!(rows(&database).len(), 3, "the member, its path and the mark: {:?}", rows(&database));
+    assert_eq!(rows(&database).len(), 2, "the member and the mark: {:?}", rows(&database));
     let controller = devices.controller(Counting::new(database.clone(), None));
     assert!(matches!(wait(controller.show(LAMPS)), Err(GroupError::NoGroup(_))));
     wait(controller.create(LAMPS, config(), &[])).unwrap();

@@ -11,6 +11,7 @@ mod group_ids;
 mod members;
 mod oblivious;
 mod oscore;
+mod paths;
 #[cfg(unix)]
 mod provisioned;
 #[path = "../recorder/mod.rs"]

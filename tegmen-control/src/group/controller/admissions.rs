@@ -15,9 +15,9 @@ use tegmen_store::clock::now;
 use tegmen_store::store::MAX_OPERATIONS;
 use tokio::sync::oneshot;
 
-/// Maximum number of members that join in one epoch. The transaction has two operations for each member, and two for
-/// the head of the group: it requires the revision of the head, and writes the head.
-const AT_ONCE: usize = (MAX_OPERATIONS - 2) / 2;
+/// Maximum number of members that join in one epoch. The transaction has one operation for each member, and two for the
+/// head of the group: it requires the revision of the head, and writes the head.
+const AT_ONCE: usize = MAX_OPERATIONS - 2;
 
 /// The members that wait for their admission to one group, in the order of the calls.
 pub(super) type Waiting = Mutex<VecDeque<Joining>>;
@@ -148,8 +148,8 @@ impl Group {
             Ok(change) => {
                 let before = members.iter().filter_map(|(name, _)| self.members.get(name));
                 let ids = self.ids_after(given, before);
-                let members = members.into_iter().map(|(name, member)| {
-                    let member = Member { since: change.epoch, ..member };
+                let members = members.into_iter().zip(&change.paths).map(|((name, member), path)| {
+                    let member = Member { since: change.epoch, path: path.origin.clone(), ..member };
                     (name, Some(member))
                 });
                 (Step { members: members.collect(), change: Some(change), ids, ..Step::default() }, refused)
@@ -193,7 +193,7 @@ impl Group {
         };
         let leaf = known.map(|member| member.leaf).or_else(|| leaves.next()).ok_or(Refused::Full)?;
         let NewMember { address, checks_signatures, .. } = *new;
-        Ok(Member { leaf, sender_id, address, checks_signatures, since: 0, public_key, oscore: None })
+        Ok(Member { leaf, sender_id, address, checks_signatures, since: 0, public_key, oscore: None, path: None })
     }
 
     /// Checks the credential of a member of a Group OSCORE group. No two members have the same credential.

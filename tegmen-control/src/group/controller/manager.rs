@@ -124,14 +124,16 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// [`GroupError::NoSenderId`] for a monitor, which has no Sender ID. [`GroupError::NoMember`] for an unknown member,
     /// [`GroupError::OtherProtocol`] for a group that does not use Group OSCORE, and the errors of [`Self::admit`].
     pub async fn renew_sender_id(&self, group: &str, member: &str) -> Result<(Rekeying, Vec<u8>), GroupError> {
-        let rekeying = self.change(group, |group, _| {
+        let rekeying = self.change(group, |group, crypto| {
             group.require(Protocol::Oscore)?;
             let known = group.member(member)?;
             let id = group.ids.given;
             let record = known.oscore.clone().filter(|record| record.id.is_some()).ok_or(GroupError::NoSenderId(0))?;
-            let change = group.tree.rekey()?;
-            let renewed =
-                Member { oscore: Some(OscoreMember { id: Some(id), ..record }), since: change.epoch, ..known.clone() };
+            // Each write of the row of a member gives its path new secrets, so the order of the rows is that of the paths.
+            let change = group.tree.renew(crypto, known.leaf, known.checks_signatures)?;
+            let path = change.paths.first().and_then(|path| path.origin.clone());
+            let oscore = Some(OscoreMember { id: Some(id), ..record });
+            let renewed = Member { oscore, since: change.epoch, path, ..known.clone() };
             let ids = group.ids_after(1, [known]);
             let members = vec![(member.to_owned(), Some(renewed))];
             Ok(Step { change: Some(change), members, ids, ..Step::default() })
