@@ -88,7 +88,9 @@ pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     scene.at_once((0..groups).map(Ok), |number| {
         let controller = Arc::clone(&controller);
         async move {
-            let address = (Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 1), 5684).into();
+            // The groups at one port have different GroupIDs, of which there are 255.
+            let port = u16::try_from(number / usize::from(u8::MAX)).map_err(failure)?.saturating_add(5684);
+            let address = (Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 1), port).into();
             let config = GroupConfig { last_epoch: EPOCHS, ..GroupConfig::at(address) };
             controller.create(&group(number), config, &[]).await.map_err(failure)?;
             // The controller has it in memory from now on.
