@@ -156,9 +156,39 @@ pub struct Controller<S, C = HostCrypto> {
 /// The entry of a group in the memory of the controller.
 #[derive(Default)]
 struct Place {
-    /// The group; `None` if it is not loaded. The lock allows one change at a time.
+    /// The lock of the calls that change the group or read its rows: one call at a time. A call that also locks `group`
+    /// locks `turn` first.
+    turn: tokio::sync::Mutex<()>,
+    /// The group; `None` if it is not loaded. Only a call that has the `turn` changes a loaded group. A change does not
+    /// hold this lock while it waits for the store, so calls that only need the group in memory do not wait.
     group: tokio::sync::Mutex<Option<Group>>,
     waiting: admissions::Waiting,
+}
+
+/// The lock of the calls that change a group or read its rows.
+type Turn<'p> = tokio::sync::MutexGuard<'p, ()>;
+/// The lock of a group in memory.
+type Held<'p> = tokio::sync::MutexGuard<'p, Option<Group>>;
+
+impl Place {
+    /// Locks the group for a call that changes the group or reads its rows.
+    async fn lock(&self) -> (Turn<'_>, Held<'_>) {
+        let turn = self.turn.lock().await;
+        (turn, self.group.lock().await)
+    }
+
+    /// Locks the group for the response to the admission of the member `name` in the epoch `since`. Without a [`Turn`],
+    /// the group in memory has this admission, so the response needs no row.
+    async fn lock_admission(&self, (name, since): (&str, u16)) -> (Option<Turn<'_>>, Held<'_>) {
+        let held = self.group.lock().await;
+        let is_admission = |group: &Group| group.members.get(name).is_some_and(|member| member.since == since);
+        if held.as_ref().is_some_and(is_admission) {
+            return (None, held);
+        }
+        drop(held);
+        let (turn, held) = self.lock().await;
+        (Some(turn), held)
+    }
 }
 
 impl<S: Store> Controller<S> {
@@ -234,7 +264,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
                 written => {
                     // The group in memory may be an earlier group of this name, which another controller has deleted.
                     if let Ok(place) = self.place(name).await {
-                        *place.group.lock().await = None;
+                        *place.lock().await.1 = None;
                     }
                     return written;
                 }
@@ -343,7 +373,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// [`GroupError::NotSigned`] if the controller cannot sign at the moment, and the errors of [`Self::show`].
     pub async fn messages(&self, group: &str) -> Result<Rekeying, GroupError> {
         let place = self.place(group).await?;
-        let mut place = place.group.lock().await;
+        let (_turn, mut place) = place.lock().await;
         let group = self.current(&mut place, group).await?;
         group.rekeying(&mut *self.crypto(), self.signer.as_deref())
     }
@@ -358,9 +388,9 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     pub async fn replica(&self, group: &str, replica: &str) -> Result<u8, GroupError> {
         check_member_name(replica)?;
         let place = self.place(group).await?;
-        let mut place = place.group.lock().await;
+        let (_turn, mut held) = place.lock().await;
         for _ in 0..PLANS {
-            let known = self.current(&mut place, group).await?;
+            let known = self.current(&mut held, group).await?;
             known.require(Protocol::Axiom)?;
             if let Some(id) = known.members.replica(replica) {
                 return Ok(id);
@@ -368,9 +398,11 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             // Nobody had it in this epoch: a SenderID is given back by an eviction, which begins an epoch.
             let id = known.members.free_sender_id(known.config.senders, &[])?;
             let step = Step { replica: Some((replica.to_owned(), Some(id))), ..Step::default() };
-            if self.commit(known, step).await? {
+            let (is_made, now_held) = self.commit(&place, held, step).await?;
+            if is_made {
                 return Ok(id);
             }
+            held = now_held;
         }
         Err(GroupError::Changed(group.to_owned()))
     }
@@ -401,7 +433,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// [`GroupError::Store`].
     pub async fn delete(&self, group: &str, over: Option<Revision>) -> Result<(), GroupError> {
         let place = self.place(group).await?;
-        let mut place = place.group.lock().await;
+        let (_turn, mut place) = place.lock().await;
         *place = None;
         for _ in 0..PLANS {
             let identity = self.identity(group).await?;
@@ -558,7 +590,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// The errors of [`Self::show`].
     pub async fn page(&self, group: &str, after: Option<&str>, most: usize) -> Result<Report, GroupError> {
         let place = self.place(group).await?;
-        let mut place = place.group.lock().await;
+        let (_turn, mut place) = place.lock().await;
         let group = self.current(&mut place, group).await?;
         let members = group.members.behind(after).take(most);
         Ok(Report {
@@ -582,7 +614,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// [`GroupError::NoMember`], and the errors of [`Self::show`].
     pub async fn node(&self, group: &str, member: &str) -> Result<u32, GroupError> {
         let place = self.place(group).await?;
-        let mut place = place.group.lock().await;
+        let (_turn, mut place) = place.lock().await;
         let group = self.current(&mut place, group).await?;
         Ok(group.member(member)?.leaf)
     }
@@ -615,8 +647,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         filter: Option<&CredsFilter>,
     ) -> Result<GroupKeys, GroupError> {
         let place = self.place(group).await?;
-        let mut place = place.group.lock().await;
-        let (group, member) = self.with_admission(&mut place, (group, Protocol::Axiom), (name, since)).await?;
+        let mut held = place.lock_admission((name, since)).await;
+        let (group, member) = self.with_admission(&mut held, (group, Protocol::Axiom), (name, since)).await?;
         let is_new = member.since == group.tree.epoch();
         let Admitted { group: identity, epoch, chain, secret, leaf, path } = group.tree.admit::<C>(member.leaf)?;
         Ok(GroupKeys {
@@ -641,18 +673,17 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     }
 
     /// Returns a group of this protocol and one of its members, which was admitted in the epoch `since` or in an
-    /// earlier epoch. Does not read the store if the group in memory has the admission of the epoch `since`: the
+    /// earlier epoch. `held` is the result of [`Place::lock_admission`]. Does not read the store without a [`Turn`]: the
     /// response to this admission needs no later change.
-    async fn with_admission<'p>(
+    async fn with_admission<'h>(
         &self,
-        place: &'p mut Option<Group>,
+        (turn, held): &'h mut (Option<Turn<'_>>, Held<'_>),
         (group, protocol): (&str, Protocol),
         (name, since): (&str, u16),
-    ) -> Result<(&'p Group, &'p Member), GroupError> {
-        let is_known = |group: &Group| group.members.get(name).is_some_and(|member| member.since == since);
-        let group: &Group = match place.as_ref().is_some_and(is_known) {
-            true => self.loaded(place, group).await?,
-            false => self.current(place, group).await?,
+    ) -> Result<(&'h Group, &'h Member), GroupError> {
+        let group: &Group = match turn {
+            None => self.loaded(held, group).await?,
+            Some(_) => self.current(held, group).await?,
         };
         group.require(protocol)?;
         let member = group.member(name)?;
@@ -669,7 +700,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// [`GroupError`]; [`GroupError::NoMember`] if the group has no such member.
     pub async fn creds(&self, group: &str, member: &str, filter: &CredsFilter) -> Result<Creds, GroupError> {
         let place = self.place(group).await?;
-        let mut place = place.group.lock().await;
+        let (_turn, mut place) = place.lock().await;
         let group = self.current(&mut place, group).await?;
         group.member(member)?;
         Ok(Creds { epoch: group.tree.epoch(), creds: group.creds(member, filter) })
@@ -683,8 +714,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// The errors of [`Self::show`].
     pub async fn signature(&self, group: &str) -> Result<Option<SignatureScheme>, GroupError> {
         let place = self.place(group).await?;
-        let mut place = place.group.lock().await;
-        Ok(self.loaded(&mut place, group).await?.config.signature)
+        let mut held = place.group.lock().await;
+        Ok(self.loaded(&mut held, group).await?.config.signature)
     }
 
     /// Returns the content of the file with which an operator provisions a member. The file contains the
@@ -712,25 +743,25 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         plan: impl Fn(&Group, &mut C) -> Result<Step, GroupError>,
     ) -> Result<Rekeying, GroupError> {
         let place = self.place(name).await?;
-        let mut place = place.group.lock().await;
+        let (_turn, mut held) = place.lock().await;
         for attempt in 0..PLANS {
-            let group = self.to_plan(attempt, &mut place, name).await?;
+            let group = self.to_plan(attempt, &mut held, name).await?;
             let planned = plan(group, &mut self.crypto());
             if attempt == 0 && planned.is_err() {
                 continue;
             }
-            let step = Step { since: now(), ..planned? };
-            match self.commit(group, step).await {
-                Ok(true) => return self.hand_over(group),
-                Ok(false) => {}
-                Err(error) => return Err(error),
+            let (is_made, now_held) = self.commit(&place, held, Step { since: now(), ..planned? }).await?;
+            if is_made {
+                return self.hand_over(&now_held, name);
             }
+            held = now_held;
         }
         Err(GroupError::Changed(name.to_owned()))
     }
 
     /// Seals the messages of a durable change, and puts the messages into the outbox.
-    fn hand_over(&self, group: &Group) -> Result<Rekeying, GroupError> {
+    fn hand_over(&self, held: &Held<'_>, name: &str) -> Result<Rekeying, GroupError> {
+        let group = held.as_ref().ok_or_else(|| GroupError::NoGroup(name.to_owned()))?;
         let rekeying = group.rekeying(&mut *self.crypto(), self.signer.as_deref());
         if let Some(outbox) = &self.outbox {
             outbox.begin_epoch();
@@ -742,23 +773,30 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         rekeying
     }
 
-    /// Makes a [`Step`] durable. Returns false if another controller changed the group since the revision of `group`.
-    async fn commit(&self, group: &mut Group, step: Step) -> Result<bool, GroupError> {
+    /// Makes a [`Step`] durable, and applies it to the group in memory. Returns false if another controller changed the
+    /// group since the revision of the group in memory. The caller has the [`Turn`]. The lock of the group is free while
+    /// the store makes the step durable, and the function returns it locked again.
+    async fn commit<'p>(&self, place: &'p Place, held: Held<'p>, step: Step) -> Result<(bool, Held<'p>), GroupError> {
+        let Some(group) = &*held else { return Ok((false, held)) };
         // A change may be durable although the store reports an error, or although the caller waits for it no longer.
         let name = group.name.clone();
         let mut unheard = Unheard(self.outbox.as_ref().map(|outbox| (outbox, name.as_str())));
-        match self.store.commit(group.transaction(&step)).await {
+        let answer = self.store.commit(group.transaction(&step));
+        drop(held);
+        let committed = answer.await;
+        let mut held = place.group.lock().await;
+        let is_made = match committed {
             Ok(revision) => {
-                unheard.0 = None;
-                group.take(step, revision);
-                Ok(true)
+                if let Some(group) = &mut *held {
+                    group.take(step, revision);
+                }
+                true
             }
-            Err(StoreError::Conflict { .. }) => {
-                unheard.0 = None;
-                Ok(false)
-            }
-            Err(error) => Err(error.into()),
-        }
+            Err(StoreError::Conflict { .. }) => false,
+            Err(error) => return Err(error.into()),
+        };
+        unheard.0 = None;
+        Ok((is_made, held))
     }
 
     /// Returns the entry of a group in the memory of this controller. The group must exist.

@@ -4,6 +4,7 @@ use super::world::{Counting, Devices, LAMPS, Moment, Scene, config, member, wait
 use crate::recorder::Recording;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use tegmen_control::group::{Controller, GroupConfig, GroupError, NewMember, Rekeying};
 use tokio::task::JoinSet;
 
@@ -137,6 +138,28 @@ fn an_admission_to_a_group_in_memory_reads_no_row() {
     let epoch = wait(controller.add(LAMPS, &member("attic", 3, true))).unwrap().epoch;
     assert_eq!(wait(controller.admitted(LAMPS, "attic", epoch)).unwrap().epoch, epoch);
     assert_eq!(store.reads.load(Ordering::Relaxed), before);
+}
+
+#[test]
+fn the_keys_of_an_admission_do_not_wait_for_the_next_change() {
+    // The transactions before create the group and admit a member. The store never answers the third one.
+    let (_scene, _, controller) = group("no-wait", Some((2, Moment::NoAnswer)));
+    let epoch = wait(controller.admit(LAMPS, &member("attic", 3, true))).unwrap().epoch;
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut change = Box::pin(controller.rekey(LAMPS));
+    assert!(change.as_mut().poll(&mut cx).is_pending());
+    let mut signature = Box::pin(controller.signature(LAMPS));
+    assert!(signature.as_mut().poll(&mut cx).is_ready());
+    let mut keys = Box::pin(controller.admitted(LAMPS, "attic", epoch));
+    let Poll::Ready(keys) = keys.as_mut().poll(&mut cx) else { panic!("the group in memory has the admission") };
+    assert_eq!(keys.unwrap().epoch, epoch, "the store has not confirmed the next epoch");
+    // A call that reads the rows of the group, and a second change, wait for the change.
+    let mut report = Box::pin(controller.show(LAMPS));
+    let mut eviction = Box::pin(controller.evict(LAMPS, "hall"));
+    assert!(report.as_mut().poll(&mut cx).is_pending() && eviction.as_mut().poll(&mut cx).is_pending());
+    drop((change, report));
+    // The change is durable. The next call reads it from the store.
+    assert_eq!(wait(eviction).unwrap().epoch, epoch + 2);
 }
 
 #[test]

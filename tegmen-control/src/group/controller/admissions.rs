@@ -62,21 +62,29 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let place = self.place(name).await?;
         let (answer, mut answered) = oneshot::channel();
         place.waiting().push_back(Joining { new: new.clone(), again, answer });
-        let mut group = place.group.lock().await;
+        // The call that admitted this member was dropped.
+        let dropped = || Err(GroupError::Changed(name.to_owned()));
+        // Another call admits this member, or this call admits all members that wait.
+        let _turn = tokio::select! {
+            biased;
+            result = &mut answered => return result.unwrap_or_else(|_| dropped()),
+            turn = place.turn.lock() => turn,
+        };
         loop {
             match answered.try_recv() {
                 Ok(result) => return result,
-                // The call that admitted this member was dropped.
-                Err(oneshot::error::TryRecvError::Closed) => return Err(GroupError::Changed(name.to_owned())),
-                Err(oneshot::error::TryRecvError::Empty) => self.admit_waiting(name, &mut group, place.next()).await,
+                Err(oneshot::error::TryRecvError::Closed) => return dropped(),
+                Err(oneshot::error::TryRecvError::Empty) => self.admit_waiting(name, &place, place.next()).await,
             }
         }
     }
 
-    /// Plans the admission of the members in `waiting`, makes the change durable, and seals the messages.
-    async fn admit_waiting(&self, name: &str, place: &mut Option<Group>, mut waiting: Vec<Joining>) {
+    /// Plans the admission of the members in `waiting`, makes the change durable, and seals the messages. The caller has
+    /// the [`Turn`](super::Turn).
+    async fn admit_waiting(&self, name: &str, place: &Place, mut waiting: Vec<Joining>) {
+        let mut held = place.group.lock().await;
         for attempt in 0..PLANS {
-            let group = match self.to_plan(attempt, place, name).await {
+            let group = match self.to_plan(attempt, &mut held, name).await {
                 Ok(group) => group,
                 Err(error) => return refuse(waiting, &error),
             };
@@ -90,11 +98,11 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             if waiting.is_empty() {
                 return;
             }
-            match self.commit(group, Step { since: now(), ..step }).await {
-                Ok(true) => return share(waiting, self.hand_over(group)),
-                Ok(false) => {}
+            held = match self.commit(place, held, Step { since: now(), ..step }).await {
+                Ok((true, held)) => return share(waiting, self.hand_over(&held, name)),
+                Ok((false, held)) => held,
                 Err(error) => return refuse(waiting, &error),
-            }
+            };
         }
         refuse(waiting, &GroupError::Changed(name.to_owned()));
     }

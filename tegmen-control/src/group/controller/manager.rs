@@ -20,8 +20,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// The errors of [`Self::show`].
     pub async fn config(&self, group: &str) -> Result<GroupConfig, GroupError> {
         let place = self.place(group).await?;
-        let mut place = place.group.lock().await;
-        Ok(self.loaded(&mut place, group).await?.config)
+        let mut held = place.group.lock().await;
+        Ok(self.loaded(&mut held, group).await?.config)
     }
 
     /// Calls `read` with a Group OSCORE group and one of its members. `since` is the epoch that admitted the member, or
@@ -33,8 +33,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         read: impl FnOnce(&Group, &Member) -> Result<T, GroupError>,
     ) -> Result<T, GroupError> {
         let place = self.place(group).await?;
-        let mut place = place.group.lock().await;
-        let (group, member) = self.with_admission(&mut place, (group, Protocol::Oscore), (name, since)).await?;
+        let mut held = place.lock_admission((name, since)).await;
+        let (group, member) = self.with_admission(&mut held, (group, Protocol::Oscore), (name, since)).await?;
         read(group, member)
     }
 
