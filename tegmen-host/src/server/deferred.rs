@@ -156,9 +156,9 @@ impl Deferrals {
 }
 
 /// The time after which a request with a deferred response is acknowledged. A response within this time is also the
-/// acknowledgement, which saves two messages. The time is short compared with ACK_TIMEOUT (2 s; RFC 7252, section 4.8),
-/// after which clients repeat a request.
-const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(100);
+/// acknowledgement, which saves two messages. A client repeats its request after ACK_TIMEOUT, which is 2 s (RFC 7252,
+/// section 4.8), and never below 1 s (section 4.8.1). So the acknowledgement has at least 500 ms for its way.
+const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(500);
 
 impl DeferredRequest {
     /// Writes the acknowledgement of the request into `out`. The response is then a separate message (RFC 7252, section

@@ -299,6 +299,20 @@ fn a_deferred_response_that_comes_soon_is_the_acknowledgement() {
 }
 
 #[test]
+fn a_request_is_acknowledged_before_any_client_repeats_it() {
+    // The lowest ACK_TIMEOUT that RFC 7252, section 4.8.1, allows is 1 s. Half of it is left for the datagrams.
+    let mut scene = Scene::new();
+    scene.coap_server.deferrals.acknowledges_later = true;
+    scene.coap_server.resources.application.1 = true;
+    let (wait, before) = (Duration::from_millis(500), crate::clock::now());
+    assert!(scene.receive(&[0x41, Code::POST.0, 0, 1, b't', 0xb1, b'n']).is_empty());
+    let at = scene.coap_server.deferrals.next_acknowledgement().unwrap();
+    assert!((before.after(wait)..=crate::clock::now().after(wait)).contains(&at));
+    assert!(scene.coap_server.deferrals.take_unacknowledged(Instant::AT_ONCE).is_none());
+    assert!(scene.coap_server.deferrals.take_unacknowledged(at).is_some());
+}
+
+#[test]
 fn a_request_whose_response_does_not_come_soon_is_acknowledged() {
     let (mut scene, request, mut deferred) = unacknowledged();
     let mut out = [0; 1280];
