@@ -97,7 +97,7 @@ fn frame<'s>(storage: &'s mut [u8], code: Code, input: &mut Input<'_>, number: u
 /// windows, replays, damaged messages, and forgeries. A member must deliver only requests that were sent, and no
 /// request twice.
 pub fn script(data: &[u8]) {
-    let _ = key_of_ccs(data);
+    let _ = key_of_ccs(data, &PARAMETERS.algorithms);
     let _ = OscoreOption::parse_in_group(data);
     let mut input = Input::new(data);
     let mut crypto = HostCrypto::new([1; 32], 64);

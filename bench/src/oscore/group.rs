@@ -201,7 +201,7 @@ impl Members {
         let (message, failed) = (vec![7; len], || Failure::new("a signature failed"));
         let keys: Vec<MemberKey> = [1, 2]
             .into_iter()
-            .map(|n| key_of_ccs(&credential(self.curve, n)?).ok_or_else(failed))
+            .map(|n| key_of_ccs(&credential(self.curve, n)?, &Algorithms::both(self.curve)).ok_or_else(failed))
             .collect::<Result<_, _>>()?;
         let start = cpu_time()?;
         for _ in 0..count {

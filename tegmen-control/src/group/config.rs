@@ -275,7 +275,8 @@ pub enum GroupError {
     OtherProtocol(String),
     /// The credential of the device has the name of another device, or another device has the credential.
     #[error(
-        "the credential of {0} names another device, or belongs to another member: make a new key pair on the device"
+        "the credential of {0} names another device, belongs to another member, or has a key that may not sign in the group: make a new \
+         key pair on the device"
     )]
     OtherCredential(String),
     /// All SenderIDs are in use. The value is the number of SenderIDs of the group.

@@ -11,7 +11,7 @@
 use super::GroupIdentity;
 use super::config::{GroupConfig, GroupError};
 use serde::{Deserialize, Serialize};
-use tegmen::oscore::group::key_of_ccs;
+use tegmen::oscore::group::{Algorithms, key_of_ccs};
 use tegmen_base::crypto::{Crypto, Curve, DIGEST_LEN, hmac};
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::secret::Secret;
@@ -127,12 +127,13 @@ impl SenderIds {
     }
 }
 
-/// Checks the credential of a device that joins: a CWT Claims Set with a key on the curve of the group. If the
-/// credential contains the name of a device, the name must be `name`.
+/// Checks the credential of a device that joins: a CWT Claims Set with a key on the curve of the group, which
+/// the parameters `alg` and `key_ops` of the key allow for signatures. If the credential contains the name of a device,
+/// the name must be `name`.
 pub(super) fn check_credential(config: &GroupConfig, name: &str, credential: &[u8]) -> Result<(), GroupError> {
-    let is_of_curve = key_of_ccs(credential).is_some_and(|key| Some(key.curve()) == curve(config));
+    let has_key = curve(config).is_some_and(|curve| key_of_ccs(credential, &Algorithms::both(curve)).is_some());
     let is_ours = subject_of(credential).is_none_or(|subject| subject == name);
-    match is_of_curve && is_ours && credential.len() <= LONGEST_CREDENTIAL {
+    match has_key && is_ours && credential.len() <= LONGEST_CREDENTIAL {
         true => Ok(()),
         false => Err(GroupError::OtherCredential(name.to_owned())),
     }

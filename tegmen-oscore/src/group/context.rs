@@ -60,7 +60,8 @@ pub enum BadGroup {
     Algorithms,
     /// The provider does not have the algorithm.
     Unsupported,
-    /// The credential is not a CWT Claims Set with a key on the group's curve.
+    /// The credential is not a CWT Claims Set with a key on the group's curve, or the key is limited to another algorithm
+    /// or to other operations.
     Credential,
     /// The key of the credential is not a point of the curve, or is a point of small order.
     InvalidKey,
@@ -105,15 +106,12 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     ) -> Result<Self, BadGroup> {
         let GroupParameters { master_secret, master_salt, gid, algorithms } = *parameters;
         let Ourselves { id: sender_id, private_key, credential, kept } = ourselves;
-        let curve = algorithms.curve().ok_or(BadGroup::Algorithms)?;
+        algorithms.curve().ok_or(BadGroup::Algorithms)?;
         let needs_gcm = [algorithms.aead, algorithms.group_encryption].contains(&Some(Aead::A128Gcm));
         if needs_gcm && C::AES_128_GCM.is_none() {
             return Err(BadGroup::Unsupported);
         }
-        let key = key_of_ccs(credential.as_ref()).ok_or(BadGroup::Credential)?;
-        if key.curve() != curve {
-            return Err(BadGroup::Credential);
-        }
+        key_of_ccs(credential.as_ref(), &algorithms).ok_or(BadGroup::Credential)?;
         let mut context = Self {
             lease: Lease::resume(kept),
             gid: Gid::new(gid).ok_or(BadGroup::GidTooLong)?,
@@ -155,10 +153,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
         window: Option<ReplayWindow>,
     ) -> Result<Recipient<B>, BadGroup> {
         self.check(&id, credential.as_ref())?;
-        let public_key = key_of_ccs(credential.as_ref()).ok_or(BadGroup::Credential)?;
-        if self.algorithms.curve() != Some(public_key.curve()) {
-            return Err(BadGroup::Credential);
-        }
+        let public_key = key_of_ccs(credential.as_ref(), &self.algorithms).ok_or(BadGroup::Credential)?;
         if id == self.sender_id {
             return Err(BadGroup::SameIds);
         }
@@ -185,7 +180,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     pub fn renew<C: GroupCrypto>(&self, recipient: Recipient<B>) -> Result<Recipient<B>, BadGroup> {
         let Recipient { id, credential, public_key, .. } = recipient;
         self.check(&id, credential.as_ref())?;
-        if self.algorithms.curve() != Some(public_key.curve()) {
+        if key_of_ccs(credential.as_ref(), &self.algorithms).is_none() {
             return Err(BadGroup::Credential);
         }
         Ok(self.validated::<C>(id, (credential, public_key), Some(ReplayWindow::new())))

@@ -150,9 +150,15 @@ impl MemberFile {
         };
         let credential = |key: &str, value: Spanned<String>| {
             let (at, bytes) = source.hex(key, value)?;
-            match key_of_ccs(&bytes) {
-                Some(key) if key.curve() == curve => Ok((at, bytes, key)),
-                _ => Err(source.wrong(at, format!("{key}: a CWT Claims Set with a key on {}", curve_name(curve)))),
+            match key_of_ccs(&bytes, &Algorithms::both(curve)) {
+                Some(key) => Ok((at, bytes, key)),
+                None => {
+                    let curve = curve_name(curve);
+                    let why = format!(
+                        "{key}: a CWT Claims Set with a key on {curve}, whose alg and key_ops allow signatures"
+                    );
+                    Err(source.wrong(at, why))
+                }
             }
         };
         let (secret_at, master_secret) = source.hex("master_secret", parsed.master_secret)?;

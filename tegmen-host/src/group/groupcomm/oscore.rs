@@ -22,7 +22,7 @@ use crate::cbor::{Malformed, MapWriter, Out, Sink, Written, bytes, integer, read
 use crate::provider::HostCrypto;
 use minicbor::{Decoder, Encoder};
 use tegmen::crypto::{Curve, DIGEST_LEN, GroupCrypto as _, SignatureScheme, Unsupported};
-use tegmen::oscore::group::key_of_ccs;
+use tegmen::oscore::group::{Algorithms, key_of_ccs};
 use tegmen::secret::Secret;
 
 /// The key type Group_OSCORE_Input_Material, and the profile coap_group_oscore_app. The draft leaves both numbers open.
@@ -223,7 +223,7 @@ fn signed(parts: &[&[u8]]) -> Vec<u8> {
 
 /// Verifies a signature with the public key of a credential. The public key must be of the curve.
 fn verifies(crypto: &mut HostCrypto, (curve, credential): (Curve, &[u8]), message: &[u8], signature: &[u8]) -> bool {
-    let Some(key) = key_of_ccs(credential).filter(|key| key.curve() == curve) else { return false };
+    let Some(key) = key_of_ccs(credential, &Algorithms::both(curve)) else { return false };
     let Ok(signature) = <&[u8; SIGNATURE]>::try_from(signature) else { return false };
     crypto.validate(&key).is_ok() && crypto.verify_message(&key, &[message], signature).is_ok()
 }
