@@ -56,6 +56,9 @@ pub struct Member<const SENDERS: usize, const LISTENERS: usize, const KEY: usize
     /// True if a [`Kept`] value of this epoch is stored durably, so that after a restart the member knows that it was
     /// already in this epoch.
     is_kept: bool,
+    /// True if the member followed a rekeying into this epoch. It was then in the epoch from the beginning, where all
+    /// senders have the TSN 0, so each record from an unknown sender is new if its TSN is not below `forgotten`.
+    is_from_start: bool,
     senders: [SenderState<KEY>; SENDERS],
     listeners: [ListenerState<KEY>; LISTENERS],
     signatures: S,
@@ -160,6 +163,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S> Member<S
             group_id: 0,
             sender_id: None,
             is_kept: false,
+            is_from_start: false,
             senders: [const { SenderState::none() }; SENDERS],
             listeners: [const { ListenerState::none() }; LISTENERS],
             signatures,
@@ -190,7 +194,8 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
     }
 
     /// Continues in the next epoch. The controller sent the association of that epoch, and the caller has
-    /// authenticated it. The TSNs of all known senders begin with 0. From now on, records of the previous epoch are
+    /// authenticated it. The TSNs of all senders begin with 0, also those of senders that join in or after this epoch:
+    /// the first request of an unknown sender is [`Opened::Fresh`]. From now on, records of the previous epoch are
     /// refused. Before [`Self::extend`], the member can seal no record and open no request.
     ///
     /// A member that missed an epoch asks the controller for an association, and calls [`Self::begin`].
@@ -203,6 +208,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
             return Err(BadAssociation::Epoch);
         }
         self.enter(crypto, association, &Kept::default())?;
+        self.is_from_start = true;
         for state in self.senders.iter_mut().filter(|state| state.seen.is_taken()) {
             state.seen = Seen::nothing();
             state.key = self.keys.individual::<C>(&self.address, state.id);
@@ -234,7 +240,7 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         (self.group, self.address) = (group, address);
         self.limit = MAX_SEALED.checked_div(senders).unwrap_or(0);
         (self.epoch, self.suite, self.group_id, self.sender_id) = (epoch, suite, group_id, sender_id);
-        self.is_kept = restarts;
+        (self.is_kept, self.is_from_start) = (restarts, false);
         self.listeners.iter_mut().for_each(|state| *state = ListenerState::none());
         Ok(())
     }
@@ -279,12 +285,12 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
         if next < self.forgotten || self.senders.iter().any(|state| state.is_of(sender)) {
             return Ok(());
         }
-        let seen = next.checked_sub(1).map_or(Seen::nothing(), |last| Seen::up_to(last, 0));
-        self.add_sender::<C>(sender, seen)
+        self.add_sender::<C>(sender, Seen::before(next))
     }
 
     /// Forgets the states of members that have sent no record since the last call. The next record of such a member
-    /// is [`Opened::Unverified`], so that no record is delivered twice. Draws a new [challenge](Self::challenge).
+    /// is [`Opened::Unverified`], so that no record is delivered twice. It is [`Opened::Fresh`] only if its TSN is higher
+    /// than all TSNs of forgotten senders, and if the member followed a [rekeying](Self::rekey) into this epoch. Draws a new [challenge](Self::challenge).
     /// Call this function at regular intervals. The interval is the time for which a member may be silent. Also call it
     /// after [`Discard::NoRoom`].
     pub fn forget_idle<C: Crypto>(&mut self, crypto: &mut C) {
@@ -397,8 +403,14 @@ impl<const SENDERS: usize, const LISTENERS: usize, const KEY: usize, S: Signatur
             }
             None => {
                 let content = signature::open(crypto, signatures, &requests, (record, unchecked))?;
-                let from = Origin::Sender(id);
-                Opened::Unverified(content, Unverified { from, epoch: self.epoch, tsn, fingerprint: mark })
+                let mut seen = Seen::before(self.forgotten);
+                let is_new = self.is_from_start && seen.accept(tsn, mark).is_ok();
+                if is_new && self.add_sender::<C>(id, seen).is_ok() {
+                    Opened::Fresh(content)
+                } else {
+                    let from = Origin::Sender(id);
+                    Opened::Unverified(content, Unverified { from, epoch: self.epoch, tsn, fingerprint: mark })
+                }
             }
         };
         if S::IS_ON

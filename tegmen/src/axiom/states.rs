@@ -35,6 +35,11 @@ impl Seen {
         Self::of(&ReplayWindow::new(), 0)
     }
 
+    /// Returns the state of a member. All its records with TSNs below `next` count as received.
+    pub(super) fn before(next: u64) -> Self {
+        next.checked_sub(1).map_or(Self::nothing(), |last| Self::up_to(last, 0))
+    }
+
     /// Returns the state of a member. All its records with TSNs up to `tsn` count as received.
     pub(super) fn up_to(tsn: u64, fingerprint: u32) -> Self {
         Self::of(&ReplayWindow::seen_up_to(tsn), fingerprint)

@@ -261,6 +261,108 @@ fn hole_4_a_forgotten_state_lets_no_replay_in() {
     hear_request(&mut listener, crypto, &proof).unwrap().1.unverified();
 }
 
+/// Returns a listener that has followed a rekeying into the next epoch, that epoch, and the SenderID 4, which joins with it.
+fn listener_of_next_epoch(crypto: &mut RustCrypto) -> (Light, Group, Light) {
+    let group = Group::new(Suite::Ccm);
+    let mut listener = informed(&group, crypto, 3);
+    let next = group.next();
+    listener.rekey(crypto, &next.association(3)).unwrap();
+    listener.extend(&listener.reserve(10, 10));
+    let joined = next.member::<16>(crypto, 4);
+    (listener, next, joined)
+}
+
+#[test]
+fn the_first_request_of_a_sender_that_joins_later_is_delivered_once() {
+    let crypto = &mut RustCrypto::new([7; 32]);
+    let (mut listener, next, mut joined) = listener_of_next_epoch(crypto);
+    let sent: Vec<_> = (0..4).map(|number| request(&mut joined, crypto, &[number])).collect();
+    // A forgery of a later record leaves no state that would refuse the sender.
+    let mut forged = sent[3].clone();
+    *forged.last_mut().unwrap() ^= 1;
+    assert_eq!(hear_request(&mut listener, crypto, &forged).err(), Some(Discard::NotAuthentic));
+    // The network has changed the order of the first requests.
+    for number in [2, 0, 1] {
+        assert_eq!(hear_request(&mut listener, crypto, &sent[number]).unwrap().1.fresh(), [number as u8]);
+    }
+    for record in &sent[..3] {
+        assert_eq!(hear_request(&mut listener, crypto, record).err(), Some(Discard::Replayed));
+    }
+    // Nothing of the time before this epoch is accepted, not even from an earlier member with the same SenderID.
+    let before = Group { epoch: 1, ..Group::new(next.suite) };
+    let old = request(&mut before.member::<16>(crypto, 4), crypto, b"old");
+    assert_eq!(hear_request(&mut listener, crypto, &old).err(), Some(Discard::UnknownPeer));
+    // The listener is the first one in the next epoch, too, and for another sender.
+    let mut other = next.member::<16>(crypto, 2);
+    let first = request(&mut other, crypto, b"other");
+    hear_request(&mut listener, crypto, &first).unwrap().1.fresh();
+}
+
+#[test]
+fn a_request_of_a_forgotten_sender_is_delivered_only_if_its_number_is_higher() {
+    let crypto = &mut RustCrypto::new([7; 32]);
+    let (mut listener, next, mut joined) = listener_of_next_epoch(crypto);
+    let mut other = next.member::<16>(crypto, 5);
+    let low = request(&mut other, crypto, b"low");
+    let sent: Vec<_> = (0..5).map(|number| request(&mut joined, crypto, &[number])).collect();
+    for record in &sent[..4] {
+        hear_request(&mut listener, crypto, record).unwrap().1.fresh();
+    }
+    for _ in 0..2 {
+        listener.forget_idle(crypto);
+    }
+    // The listener does not know any more which sender has used which of the numbers up to 3.
+    for record in sent[..4].iter().chain([&low]) {
+        hear_request(&mut listener, crypto, record).unwrap().1.unverified();
+    }
+    // The number 4 was never accepted from any forgotten sender.
+    hear_request(&mut listener, crypto, &sent[4]).unwrap().1.fresh();
+    for record in &sent {
+        assert_eq!(hear_request(&mut listener, crypto, record).err(), Some(Discard::Replayed));
+    }
+}
+
+#[test]
+fn a_listener_that_came_late_or_restarted_delivers_no_request_without_a_proof() {
+    let crypto = &mut RustCrypto::new([7; 32]);
+    let (mut listener, next, mut joined) = listener_of_next_epoch(crypto);
+    let sent = request(&mut joined, crypto, b"old");
+    // It restarts in the epoch.
+    let kept = listener.reserve(0, 0);
+    let mut restarted: Light = Member::new(crypto, &next.association(3), &kept).unwrap();
+    restarted.extend(&restarted.reserve(10, 10));
+    hear_request(&mut restarted, crypto, &sent).unwrap().1.unverified();
+    // It has missed the rekeying to the epoch after it, and gets the keys in the middle of that epoch.
+    let after = next.next();
+    let mut joined = after.member::<16>(crypto, 4);
+    let sent = request(&mut joined, crypto, b"old");
+    listener.begin(crypto, &after.association(3), &kept).unwrap();
+    listener.extend(&listener.reserve(10, 10));
+    hear_request(&mut listener, crypto, &sent).unwrap().1.unverified();
+    // A listener that restarted follows the next rekeying.
+    let last = after.next();
+    let mut joined = last.member::<16>(crypto, 4);
+    listener.rekey(crypto, &last.association(3)).unwrap();
+    listener.extend(&listener.reserve(10, 10));
+    let sent = request(&mut joined, crypto, b"new");
+    hear_request(&mut listener, crypto, &sent).unwrap().1.fresh();
+}
+
+#[test]
+fn a_request_without_space_for_the_state_of_its_sender_is_not_delivered() {
+    let crypto = &mut RustCrypto::new([7; 32]);
+    let (mut listener, next, _) = listener_of_next_epoch(crypto);
+    // The listener has space for four senders, and knows two from the epoch before.
+    let mut senders = [4, 5, 6].map(|number| next.member::<16>(crypto, number));
+    let sent = senders.each_mut().map(|sender| request(sender, crypto, b"first"));
+    for record in &sent[..2] {
+        hear_request(&mut listener, crypto, record).unwrap().1.fresh();
+    }
+    for _ in 0..2 {
+        hear_request(&mut listener, crypto, &sent[2]).unwrap().1.unverified();
+    }
+}
+
 #[test]
 fn hole_4_a_delayed_response_lets_no_newer_one_in_again() {
     let (crypto, group) = (&mut scene().0, scene().1);

@@ -71,8 +71,12 @@ fn accept(models: &mut Models, from: usize, tsn: u64) {
     model.used = true;
 }
 
-fn forget(models: &mut Models) {
+/// Removes the models that were not used since the last call. Returns one more than the highest TSN of these models.
+fn forget(models: &mut Models) -> u64 {
+    let idle = models.values().filter(|model| !model.used);
+    let forgotten = idle.map(|model| model.accepted.last().map_or(model.floor, |last| last + 1)).max().unwrap_or(0);
     models.retain(|_, model| std::mem::take(&mut model.used));
+    forgotten
 }
 
 struct Node<const KEY: usize> {
@@ -84,6 +88,9 @@ struct Node<const KEY: usize> {
     /// True if a value of the current epoch was stored durably. Before that, the member opens no request.
     is_kept: bool,
     senders: Models,
+    /// The first TSN that is new for each sender without a model. `None` if the member did not follow a rekeying into
+    /// this epoch: then no TSN of such a sender is certain to be new.
+    first_of_unknown: Option<u64>,
     listeners: Models,
     /// The open requests of this run by their number: the TSN of each, and the members that answered it.
     open: HashMap<u64, (u64, HashSet<usize>)>,
@@ -168,6 +175,7 @@ impl<const KEY: usize> World<KEY> {
                 kept,
                 is_kept: false,
                 senders,
+                first_of_unknown: None,
                 listeners,
                 open,
                 next: 0,
@@ -191,7 +199,8 @@ impl<const KEY: usize> World<KEY> {
                 35 => {
                     let node = &mut self.nodes[who];
                     node.member.forget_idle(&mut self.crypto);
-                    forget(&mut node.senders);
+                    let forgotten = forget(&mut node.senders);
+                    node.first_of_unknown = node.first_of_unknown.map(|first| first.max(forgotten));
                     let before = node.listeners.len();
                     forget(&mut node.listeners);
                     if node.listeners.len() < before {
@@ -286,6 +295,9 @@ impl<const KEY: usize> World<KEY> {
         if sent.from == who {
             assert_eq!(heard.err(), Some(Discard::Replayed), "our own record is no clash");
             return;
+        }
+        if let Some(first) = node.first_of_unknown.filter(|first| sent.tsn >= *first) {
+            node.senders.entry(sent.from).or_insert_with(|| Model::from(first));
         }
         match verdict(&node.senders, sent.from, sent.tsn) {
             Verdict::Replayed => {
@@ -424,6 +436,7 @@ impl<const KEY: usize> World<KEY> {
         let node = &mut self.nodes[who];
         node.member = member(&mut self.crypto, &group.association(who as u8), &node.kept, self.is_signed);
         node.senders.clear();
+        node.first_of_unknown = None;
         node.listeners.clear();
         node.open.clear();
         node.proving = 0;
@@ -449,9 +462,11 @@ impl<const KEY: usize> World<KEY> {
         if group.epoch == node.epoch + 1 {
             node.member.rekey(&mut self.crypto, association).unwrap();
             node.senders.values_mut().for_each(|model| *model = Model::from(0));
+            node.first_of_unknown = Some(0);
         } else {
             node.member = member(&mut self.crypto, association, &node.kept, self.is_signed);
             node.senders.clear();
+            node.first_of_unknown = None;
         }
         node.listeners.clear();
         // No response in the new epoch is to a request of the one before.
