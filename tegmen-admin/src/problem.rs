@@ -298,9 +298,10 @@ impl From<GroupError> for Problem {
             GroupError::Refused(Refused::Full) => Code::GroupFull,
             GroupError::Refused(Refused::LastEpoch) => Code::NoEpochLeft,
             GroupError::Restored(_) => Code::GroupRestored,
-            GroupError::Outdated(_) | GroupError::Changed(_) | GroupError::AdmittedAgain { .. } => {
-                Code::ChangedMeanwhile
-            }
+            GroupError::Outdated(_)
+            | GroupError::Changed(_)
+            | GroupError::AdmittedAgain { .. }
+            | GroupError::Clashed { .. } => Code::ChangedMeanwhile,
             GroupError::Store(error) => return error.clone().into(),
             GroupError::NotSigned | GroupError::Refused(Refused::NotSigned) | GroupError::Fault { .. } => {
                 Code::Internal

@@ -249,7 +249,7 @@ impl ShownOscore {
 
 impl ShownMember {
     pub(crate) fn of(name: &str, member: &Member) -> Self {
-        let Member { leaf, sender_id, address, checks_signatures, since, ref public_key, ref oscore } = *member;
+        let Member { leaf, sender_id, address, checks_signatures, since, ref public_key, ref oscore, .. } = *member;
         let oscore = oscore.as_ref().map(ShownOscore::of);
         let (address, public_key) = (address.map(|address| address.to_string()), public_key.clone());
         Self { name: name.to_owned(), leaf, sender_id, address, checks_signatures, since, public_key, oscore }

@@ -237,6 +237,17 @@ pub enum GroupError {
         /// The name of the member.
         member: String,
     },
+    /// Two devices used the SenderID of the member. None of them gets keys until it joins again.
+    #[error(
+        "two devices used the SenderID of {member} in the group {group}: {member} has to join again; use its credentials and its \
+         directory in one place only"
+    )]
+    Clashed {
+        /// The name of the group.
+        group: String,
+        /// The name of the member.
+        member: String,
+    },
     /// The group has changed since the revision that the caller names.
     #[error("the group {0} was changed: read it again")]
     Outdated(String),

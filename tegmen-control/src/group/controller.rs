@@ -8,8 +8,11 @@
 //! ([`Controller::messages`]), and a key and a nonce never protect two different messages.
 
 mod admissions;
+mod clashes;
 mod group_ids;
 mod manager;
+
+pub(super) use clashes::Clash;
 
 use super::GroupIdentity;
 use super::config::{GroupConfig, GroupError, Protocol};
@@ -686,7 +689,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             Some(_) => self.current(held, group).await?,
         };
         group.require(protocol)?;
-        let member = group.member(name)?;
+        let member = group.admitted_member(name)?;
         match member.since > since {
             true => Err(GroupError::AdmittedAgain { group: group.name.clone(), member: name.to_owned() }),
             false => Ok((group, member)),
@@ -1110,8 +1113,17 @@ fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String,
         let NewMember { name, address, checks_signatures, .. } = new;
         let public_key = new.check_key(config)?;
         let (address, checks_signatures) = (*address, *checks_signatures);
-        let member =
-            Member { leaf, sender_id, address, checks_signatures, since: 1, public_key, oscore: None, path: None };
+        let member = Member {
+            leaf,
+            sender_id,
+            address,
+            checks_signatures,
+            since: 1,
+            clashed: false,
+            public_key,
+            oscore: None,
+            path: None,
+        };
         members.set(name, Some(member));
     }
     Ok(members.iter().map(|(name, member)| (name.to_owned(), member.clone())).collect())

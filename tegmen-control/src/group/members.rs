@@ -28,6 +28,9 @@ pub struct Member {
     pub checks_signatures: bool,
     /// The number of the epoch that began when the member was admitted: 1 for a first member.
     pub since: u16,
+    /// True if two devices used the SenderID of the member. The member gets no keys until it joins again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clashed: bool,
     /// The SubjectPublicKeyInfo of the member in hexadecimal digits; `None` in a group without signatures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,

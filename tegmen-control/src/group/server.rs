@@ -8,6 +8,7 @@
 //! FETCH  /ace-group/GROUP/creds        the public keys of some members, in a group with signatures
 //! GET    /ace-group/GROUP/nodes/NODE   the keys of the current epoch, as GET /ace-group/GROUP
 //! DELETE /ace-group/GROUP/nodes/NODE   leaves
+//! POST   /ace-group/GROUP/clash        two members use one SenderID: an array of the epoch and the SenderID (Axiom groups)
 //! ```
 //!
 //! A Group OSCORE group has the same resources with the messages of draft-ietf-ace-key-groupcomm-oscore, and three
@@ -27,7 +28,7 @@
 //! member gets no further information about the other members.
 
 use super::config::{GroupConfig, GroupError, Protocol};
-use super::controller::Controller;
+use super::controller::{Clash, Controller};
 use super::joins::Joins;
 use super::members::NewMember;
 use super::oscore::{self, NewOscoreMember};
@@ -200,6 +201,7 @@ enum Asked {
     Creds(Vec<u8>),
     ManagerCred,
     Stale(u16),
+    Clash(Clash),
     NewSenderId {
         node: String,
     },
@@ -268,10 +270,14 @@ impl<S: Store> GroupServer<S> {
                 let since = minicbor::decode(request.payload());
                 Asked::Stale(since.map_err(|error| self.malformed(who, &group, &error))?)
             }
+            (Code::POST, ["clash"]) => {
+                let clash = minicbor::decode(check_format(request)?);
+                Asked::Clash(clash.map_err(|error| self.malformed(who, &group, &error))?)
+            }
             (Code::POST, ["nodes", node]) => Asked::NewSenderId { node: (*node).to_owned() },
             (Code::GET, ["nodes", node]) => Asked::Keys { node: Some((*node).to_owned()) },
             (Code::DELETE, ["nodes", node]) => Asked::Leave { node: (*node).to_owned() },
-            (_, [] | ["num" | "creds" | "kdc-cred" | "stale-sids"] | ["nodes", _]) => {
+            (_, [] | ["num" | "creds" | "kdc-cred" | "stale-sids" | "clash"] | ["nodes", _]) => {
                 return Err(Code::METHOD_NOT_ALLOWED);
             }
             _ => return Err(Code::NOT_FOUND),
@@ -499,6 +505,7 @@ impl<S: Store> GroupServer<S> {
                 let stale: Vec<minicbor::bytes::ByteVec> = stale.into_iter().map(Into::into).collect();
                 Ok(Reply::content(GROUPCOMM_CBOR, minicbor::to_vec(stale).unwrap_or_default()))
             }
+            Asked::Clash(clash) => self.end_clash(who, group, clash).await,
             Asked::NewSenderId { node } => self.new_sender_id(who, group, &node).await,
             Asked::Leave { node } => {
                 if controller.node(group, who).await?.to_string() != node {
@@ -554,6 +561,29 @@ impl<S: Store> GroupServer<S> {
             .payload(encode_sender_id(&id).as_slice()))
     }
 
+    /// Answers the report of a clash. If the report has an effect, it begins an epoch, so it counts as a join of the
+    /// member that reports.
+    async fn end_clash(&self, who: &str, group: &str, clash: Clash) -> Result<Reply, GroupError> {
+        let done = Ok(Reply::new(Code::CHANGED));
+        let Some(users) = self.controller.clashing(group, who, clash).await? else { return done };
+        if let Err(wait) = self.joins.take(group, who, Instant::now()) {
+            return Ok(Reply::new(Code::TOO_MANY_REQUESTS).max_age(wait.saturating_add(Duration::from_secs(1))));
+        }
+        let rekeying = match self.controller.end_clash(group, who, clash).await {
+            // Another member has reported the clash meanwhile.
+            Err(GroupError::Outdated(_)) => return done,
+            ended => ended?,
+        };
+        let users = if users.is_empty() { "a controller".to_owned() } else { users.join(" and ") };
+        let message = format!(
+            "{who} reports two devices with the SenderID {} in the group {group}: {users} gets another SenderID by joining again; \
+             use its credentials and its directory in one place only",
+            clash.1
+        );
+        self.changed(group, &rekeying, message);
+        done
+    }
+
     fn changed(&self, group: &str, rekeying: &Rekeying, message: String) {
         let warning = rekeying.warning.as_ref().map_or_else(String::new, |warning| format!("; {warning}"));
         (self.events)(Event::Rekeying { group, rekeying, message: format!("{message}{warning}") });
@@ -566,6 +596,16 @@ impl<S: Store> GroupServer<S> {
         (self.events)(Event::Refused { who: Some(who), message });
         match error {
             GroupError::NoMember { .. } if may_join => explained(Code::FORBIDDEN, GroupcommError::NotAMember),
+            GroupError::Clashed { .. } if may_join => {
+                let problem = Problem::new(
+                    "Two devices used the SenderID of this member",
+                    "Send a request to join again. Use the credentials of a device in one place only.",
+                );
+                Reply::new(Code::CONFLICT)
+                    .uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into())
+                    .payload(problem.to_cbor())
+                    .because(error.to_string())
+            }
             GroupError::NoSenderId(_) | GroupError::Refused(Refused::Full | Refused::LastEpoch) => {
                 let reply = explained(Code::SERVICE_UNAVAILABLE, GroupcommError::NoNodeIdentifier);
                 reply.max_age(RETRY_AFTER).because(error.to_string())

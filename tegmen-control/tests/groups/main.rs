@@ -1,6 +1,7 @@
 //! Tests of the controller of groups with a database: power cuts at each transaction, two controllers, and bad input.
 
 mod at_once;
+mod clashes;
 mod crashes;
 mod created;
 mod deleted;

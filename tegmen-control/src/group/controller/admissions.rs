@@ -201,7 +201,17 @@ impl Group {
         };
         let leaf = known.map(|member| member.leaf).or_else(|| leaves.next()).ok_or(Refused::Full)?;
         let NewMember { address, checks_signatures, .. } = *new;
-        Ok(Member { leaf, sender_id, address, checks_signatures, since: 0, public_key, oscore: None, path: None })
+        Ok(Member {
+            leaf,
+            sender_id,
+            address,
+            checks_signatures,
+            since: 0,
+            clashed: false,
+            public_key,
+            oscore: None,
+            path: None,
+        })
     }
 
     /// Checks the credential of a member of a Group OSCORE group. No two members have the same credential.
