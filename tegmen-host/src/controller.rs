@@ -45,6 +45,12 @@ pub enum ControllerError {
     /// The controller does not know this member.
     #[error("the controller does not know this member of the group {0} any more")]
     NotAMember(String),
+    /// Two devices used the SenderID of this member, so the controller gives its keys only to the device that joins again.
+    #[error(
+        "two devices used the SenderID of this member of the group {0}: join again (`tegmen group join`), and use its credentials and \
+         its directory in one place only"
+    )]
+    Clashed(String),
     /// The controller refused the request.
     #[error(
         "the controller does not allow this for the group {group} ({code}): there is no such group, the policy does not allow \
@@ -167,14 +173,7 @@ impl Controller {
         Membership::check_place(dir, settings)?;
         let session = self.connect().await?;
         let address = joining.address.unwrap_or_else(|| session.local().ip().to_canonical());
-        let host = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
-        let mut request = JoinRequest {
-            group: self.group.clone(),
-            sends: joining.sends,
-            control_uri: joining.listens.then(|| format!("coap://{host}/")),
-            checks_signatures: true,
-            ..JoinRequest::default()
-        };
+        let mut request = self.request_to_join(joining.sends, Some(address).filter(|_| joining.listens));
         let asked = self.ask_to_join(&session, &mut request).await;
         session.close();
         let (reply, key) = asked?;
@@ -182,6 +181,19 @@ impl Controller {
         let settings =
             MemberSettings { group: self.group.clone(), controller: Some(self.uri.to_string()), ..settings.clone() };
         Ok(Membership::create_with(dir, &settings, keys, key)?)
+    }
+
+    /// Returns a request to join. `address` is the source address of the member's responses; `None` for a member that does
+    /// not listen.
+    fn request_to_join(&self, sends: bool, address: Option<IpAddr>) -> JoinRequest {
+        let host = |address: IpAddr| if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
+        JoinRequest {
+            group: self.group.clone(),
+            sends,
+            control_uri: address.map(|address| format!("coap://{}/", host(address))),
+            checks_signatures: true,
+            ..JoinRequest::default()
+        }
     }
 
     /// Sends a request to join. If the group has signatures, sends the request again with the proof that this device
@@ -255,6 +267,9 @@ impl Controller {
     /// for the public keys of the members, unless the member already has the public keys of this epoch. Returns true if
     /// the keys are of a later epoch than the member's previous keys.
     ///
+    /// If two devices used the SenderID of the member, the member joins again, and gets another SenderID. The keys that
+    /// the other device has are then of no use.
+    ///
     /// # Errors
     /// [`ControllerError`]. After [`ControllerError::NotAMember`] the membership is marked as evicted.
     pub async fn catch_up(&self, membership: &Membership) -> Result<bool, ControllerError> {
@@ -265,6 +280,7 @@ impl Controller {
                 membership.take_creds(self.creds(&filter).await?)?;
                 Ok(true)
             }
+            Err(ControllerError::Clashed(_)) => self.join_again(membership).await.map(|()| true),
             Err(ControllerError::NotAMember(group)) => {
                 membership.evict()?;
                 Err(ControllerError::NotAMember(group))
@@ -273,7 +289,31 @@ impl Controller {
         }
     }
 
-    /// Keeps the keys of a member current: asks the controller for them when the member may have missed an epoch.
+    /// Joins again as the same member, without a new directory.
+    async fn join_again(&self, membership: &Membership) -> Result<(), ControllerError> {
+        let mut request = self.request_to_join(membership.sender_id().is_some(), membership.address());
+        let session = self.connect().await?;
+        let asked = self.ask_to_join(&session, &mut request).await;
+        session.close();
+        let (reply, key) = asked?;
+        Ok(membership.admitted_again(self.keys_in(reply)?, key)?)
+    }
+
+    /// Reports to the controller that two members use one SenderID (Axiom paper, section 7.5). The arguments are the epoch
+    /// and the SenderID.
+    async fn report_clash(&self, clash: (u16, u8)) -> Result<(), ControllerError> {
+        let session = self.connect().await?;
+        let payload = minicbor::to_vec(clash).unwrap_or_default();
+        let asked = session.post(&format!("{}/clash", self.path()), &payload).content_format(GROUPCOMM_CBOR).await;
+        session.close();
+        match asked.map_err(|source| self.unreachable(source))? {
+            reply if reply.code == Code::CHANGED => Ok(()),
+            reply => Err(self.refusal(&reply)),
+        }
+    }
+
+    /// Keeps the keys of a member current: asks the controller for them when the member may have missed an epoch. Also
+    /// reports to the controller that two members use one SenderID.
     /// Before each request the member waits for a random time, because all members may have missed the same message. An
     /// attacker can cause such a request. So the interval before the next request doubles after each request without a
     /// response, and after each response without new keys. The call ends when the member is evicted.
@@ -282,7 +322,14 @@ impl Controller {
         while !membership.is_evicted() {
             membership.falls_behind().await;
             tokio::time::sleep(pace.jitter.mul_f64(fraction())).await;
-            let asked = self.catch_up(membership).await;
+            let reported = match membership.take_clash() {
+                Some(clash) => self.report_clash(clash).await,
+                None => Ok(()),
+            };
+            let asked = match reported {
+                Ok(()) => self.catch_up(membership).await,
+                Err(error) => Err(error),
+            };
             wait = match &asked {
                 Ok(true) => pace.shortest,
                 _ => pace.longest.min(wait * 2),
@@ -334,6 +381,8 @@ impl Controller {
                 ControllerError::NotProved(group)
             }
             (Some(GroupcommError::OtherRoles), code) => ControllerError::Forbidden { group, code },
+            (None, Code::CONFLICT) => ControllerError::Clashed(group),
+            (None, code @ Code::TOO_MANY_REQUESTS) => ControllerError::Unavailable { group, code, retry },
             (None, code) if code.class() == 4 => ControllerError::Forbidden { group, code },
             (None, code) => ControllerError::Unavailable { group, code, retry },
         }

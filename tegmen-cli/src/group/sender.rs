@@ -37,7 +37,7 @@ impl Sender {
         let membership = open(&self.state)?;
         // The commands print the other events themselves.
         membership.on_event(Arc::new(|group, event| {
-            if event == MembershipEvent::Clash {
+            if matches!(event, MembershipEvent::Clash { .. }) {
                 eprintln!("group {group}: {event}");
             }
         }));

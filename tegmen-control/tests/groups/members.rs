@@ -364,8 +364,64 @@ async fn a_sender_reports_two_listeners_with_one_address() {
     listener.join_multicast_v4([239, 255, 77, 10].into(), [127, 0, 0, 1].into()).unwrap();
     let ((answers, _), ()) = tokio::join!(switch(&oven, "on"), answer_twice(&network, &listener, oven.group()));
     assert_eq!(answers.into_values().collect::<Vec<_>>(), ["hall is on"]);
-    assert_eq!(*events.lock().unwrap(), [("lamps".to_owned(), MembershipEvent::Clash)]);
+    assert_eq!(*events.lock().unwrap(), [("lamps".to_owned(), MembershipEvent::Clash { sender: None })]);
     drop(hall);
+}
+
+/// Sends a request to the lamps, as a copy of the program of the switch does: with its keys, its SenderID, and the numbers
+/// from 0.
+async fn send_from_copy(network: &Network, switch: &Membership) {
+    let crypto = &mut HostCrypto::from_os().unwrap();
+    let keys = network.world.controller.parameters("lamps", "switch").await.unwrap();
+    let master = KeyPath::<8>::new(&keys.admission()).unwrap().master_secret::<HostCrypto>();
+    let mut copy = Member::<1, 1>::new(crypto, &keys.association(keys.epoch, &master), &Kept::default()).unwrap();
+    copy.extend(&copy.reserve(1, 1));
+    let mut storage = [0; 256];
+    let mut frame = Frame::new(&mut storage, copy.overhead().0);
+    let mut builder = Builder::new(&mut frame, MessageType::NonConfirmable, Code::PUT, 7, b"of copy").unwrap();
+    builder.option(OptionNumber::URI_PATH, b"light").unwrap();
+    builder.payload(b"OFF").unwrap();
+    copy.seal_request(crypto, &mut frame).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket2::SockRef::from(&socket).set_multicast_if_v4(&[127, 0, 0, 1].into()).unwrap();
+    socket.send_to(frame.bytes(), switch.group()).unwrap();
+}
+
+/// Two lamps receive two different requests with the same number. They report this to the controller. The switch gets
+/// another SenderID when it asks for the keys, and the copy has no keys any more.
+#[tokio::test]
+async fn lamps_report_two_devices_with_one_sender_id() {
+    let network = Network::over_v4("sender-ids", "239.255.77.11:20781", None).await;
+    let hall = network.lamp("hall", 61).await;
+    let porch = network.lamp("porch", 62).await;
+    let oven = network.join("switch", 69, true).await;
+    network.rekeyed(&[&hall, &porch]).await;
+    assert_eq!(oven.sender_id(), Some(0));
+    assert_eq!(switch(&oven, "on").await.0.len(), 2);
+    let before = network.world.controller.show("lamps").await.unwrap().epoch;
+
+    send_from_copy(&network, &oven).await;
+    for lamp in [&hall, &porch] {
+        lamp.wait_for("two devices use the SenderID 0: this member reports it to its controller").await;
+        lamp.wait_for("the controller gave the keys of epoch").await;
+    }
+    let after = network.world.controller.show("lamps").await.unwrap();
+    assert_eq!(after.epoch, before + 1, "the second report changes nothing");
+    network.send_to_members();
+
+    assert!(network.controller("switch").catch_up(&oven).await.unwrap());
+    assert_eq!((oven.sender_id(), oven.epoch()), (Some(1), before + 2));
+    network.rekeyed(&[&hall, &porch]).await;
+    assert_eq!(switch(&oven, "off").await.0.len(), 2, "{:?}", hall.log);
+    // A restart continues with the new SenderID, and its numbers.
+    oven.abandon();
+    let oven = Membership::open(&network.dir("switch")).unwrap();
+    assert_eq!(oven.sender_id(), Some(1));
+    assert_eq!(switch(&oven, "on").await.0.len(), 2);
+    for lamp in [hall, porch] {
+        assert_eq!(lamp.log.lock().unwrap().iter().filter(|line| line.contains("two devices")).count(), 2);
+        lamp.stop().await;
+    }
 }
 
 /// A member that joins again has another public key. So the other members drop its first request, and ask the

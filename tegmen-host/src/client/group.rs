@@ -6,7 +6,7 @@ use super::request::Part;
 use super::round::Round;
 use super::{ClientError, Request, Response};
 use crate::clock;
-use crate::group::{Group, Membership, MembershipEvent, Memberships};
+use crate::group::{Group, Membership, Memberships};
 use crate::provider::HostCrypto;
 use crate::udp::{self, BindError, MAX_DATAGRAM};
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use tegmen::coap::{Busy, Code, Exchanges, Fixed, MessageRef, OptionNumber, Reque
 use tegmen::cx::Environment;
 use tegmen::dtls::{ClientOnly, Config, Records};
 use tegmen::endpoint::{Endpoint, OnePeer};
-use tegmen::identity::{Identity, Principal, Protection};
+use tegmen::identity::{Identity, Principal, Protection, SenderId};
 use tegmen::node::{Application, GroupRequests, Groups, Node, Oscore, Parts, RequestHead, SendError};
 use tegmen::oscore::{OpenedRequest, ProtectError};
 use tegmen::time::Instant;
@@ -81,7 +81,7 @@ pub struct AskedMembers {
 /// Sends a request to a group that Axiom protects. Calls `on_reply` with each response until `wait` has passed. Members
 /// respond at a random time, usually within 5 seconds. The keys prove that a member sent the response, and the source
 /// address identifies the member. If two members respond from the same address, the membership reports
-/// [`MembershipEvent::Clash`] to the function of [`Membership::on_event`].
+/// [`MembershipEvent::Clash`](crate::group::MembershipEvent::Clash) to the function of [`Membership::on_event`].
 ///
 /// A member that does not know the sequence numbers of this client, for example after a restart, responds first with an
 /// Echo option (RFC 9175), and does not execute the request. The client then sends the request with this option to the
@@ -428,9 +428,9 @@ impl<F: FnMut(Member, Response), X: OpenedRequest> Application<X> for Members<F>
         }
     }
 
-    fn on_group_clash(&mut self, _: &Address) {
+    fn on_group_clash(&mut self, _: &Address, sender: Option<SenderId>) {
         if let Some(membership) = &self.membership {
-            membership.report(MembershipEvent::Clash);
+            membership.note_clash(sender.map(SenderId::number));
         }
     }
 }

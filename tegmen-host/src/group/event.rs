@@ -43,8 +43,12 @@ pub enum MembershipEvent {
         /// The error and its correction.
         problem: String,
     },
-    /// Two members have the same SenderID or the same address.
-    Clash,
+    /// Two members have the same SenderID or the same address. A member that [follows](crate::controller::Controller::follow)
+    /// its controller reports a SenderID to the controller.
+    Clash {
+        /// The SenderID; `None` if two listeners have the same address.
+        sender: Option<u8>,
+    },
     /// No more records may be protected with the keys of this epoch.
     Exhausted,
 }
@@ -68,6 +72,8 @@ pub enum Behind {
     NotKept,
     /// The public key of a member is not known, or belongs to an earlier epoch.
     NoPublicKey,
+    /// Two members use this SenderID.
+    Clash(u8),
 }
 
 impl fmt::Display for Behind {
@@ -82,6 +88,7 @@ impl fmt::Display for Behind {
             }
             Self::NotKept => f.write_str("the keys of the next epoch could not be written"),
             Self::NoPublicKey => f.write_str("the public key of a member is missing"),
+            Self::Clash(id) => write!(f, "two devices use the SenderID {id}"),
         }
     }
 }
@@ -89,7 +96,10 @@ impl fmt::Display for Behind {
 impl MembershipEvent {
     /// True if the event requires an action of the operator.
     pub const fn needs_operator(&self) -> bool {
-        matches!(self, Self::Evicted | Self::NotAsked { .. } | Self::NotKept { .. } | Self::Clash | Self::Exhausted)
+        matches!(
+            self,
+            Self::Evicted | Self::NotAsked { .. } | Self::NotKept { .. } | Self::Clash { .. } | Self::Exhausted
+        )
     }
 }
 
@@ -111,9 +121,13 @@ impl fmt::Display for MembershipEvent {
             }
             Self::NotAsked { problem, again: None } => write!(f, "no keys from the controller: {problem}"),
             Self::NotKept { problem } => write!(f, "the member stops: {problem}"),
-            Self::Clash => f.write_str(
-                "two members have the same SenderID or the same address: let the controller rekey the group, and evict one of \
-                 the two",
+            Self::Clash { sender: Some(id) } => write!(
+                f,
+                "two devices use the SenderID {id}: this member reports it to its controller, which gives one of them another SenderID; \
+                 use the credentials and the directory of each member in one place only"
+            ),
+            Self::Clash { sender: None } => f.write_str(
+                "two members have the same address: let the controller rekey the group, and evict one of the two",
             ),
             Self::Exhausted => f.write_str(
                 "the keys of this epoch have sealed as many messages as they may: let the controller rekey the group",

@@ -100,6 +100,8 @@ pub(super) struct State {
     /// The epoch for which the controller last gave the public keys of other members; 0 if the controller has given
     /// none since the process started.
     creds_of: u16,
+    /// A SenderID that two members use, with the epoch of these members: a report for the controller.
+    clash: Option<(u16, u8)>,
     /// The last message of the controller that the member could not open because an earlier message was missing. A
     /// message to this member alone and a message to the group can arrive in the wrong order. So when the member has
     /// opened the next message, it tries the held message again.
@@ -218,6 +220,7 @@ impl Membership {
             behind: None,
             not_opened: 0,
             creds_of: 0,
+            clash: None,
             held: None,
             events: None,
             is_closed: false,
@@ -370,6 +373,24 @@ impl Membership {
         }
     }
 
+    /// Reports that two members use the SenderID `sender`, or the same address if it is `None`. A SenderID is also
+    /// reported to the controller, by the task that [follows](crate::controller::Controller::follow) it.
+    pub(crate) fn note_clash(&self, sender: Option<u8>) {
+        let mut state = self.lock();
+        state.report(MembershipEvent::Clash { sender });
+        if let Some(sender) = sender {
+            state.clash = Some((state.keys.epoch, sender));
+            self.fall_behind(&mut state, Behind::Clash(sender));
+        }
+    }
+
+    /// Takes the report for the controller of a SenderID that two members use: an epoch, and the SenderID. Returns `None`
+    /// if there is nothing to report: the keys of the epoch are not in use any more.
+    pub(crate) fn take_clash(&self) -> Option<(u16, u8)> {
+        let mut state = self.lock();
+        state.clash.take().filter(|(epoch, _)| *epoch == state.keys.epoch)
+    }
+
     /// Counts the consecutive records of the current epoch that the member could not open. A record that it opened sets
     /// the count to 0. When the count reaches [`NOT_OPENED`], the member may have missed an epoch, and asks the
     /// controller for keys.
@@ -407,10 +428,7 @@ impl Membership {
     pub fn catch_up(&self, mut keys: GroupKeys) -> Result<bool, MembershipError> {
         let mut state = self.lock();
         let name = &self.0.name;
-        let Address { ip, port, .. } = self.0.group;
-        if keys.group != state.keys.group || keys.address != (ip, port) || keys.group_id != self.0.group_id {
-            return Err(MembershipError::OtherGroup { group: name.clone() });
-        }
+        self.check_group(&state, &keys)?;
         let ours = state.keys.epoch.max(state.kept.epoch);
         if keys.epoch < ours {
             return Err(MembershipError::OldController { group: name.clone(), ours, theirs: keys.epoch });
@@ -432,6 +450,49 @@ impl Membership {
         let epoch = state.keys.epoch;
         state.report(MembershipEvent::CaughtUp { epoch, is_same: !is_newer });
         Ok(is_newer)
+    }
+
+    /// Takes the keys with which the controller has admitted this member again. In a group with signatures, `key` is the
+    /// new private key of the member. Another device that has the earlier keys of this member cannot use these keys. The
+    /// keys are on disk when this method returns.
+    ///
+    /// # Errors
+    /// The errors of [`Self::catch_up`], with one difference: the epoch of the keys must be later than each epoch that the
+    /// member has used, because its sequence numbers begin at 0. [`MembershipError::NoPrivateKey`] for a key that is not of
+    /// the scheme of the group. After an error the member keeps its previous keys.
+    pub(crate) fn admitted_again(&self, keys: GroupKeys, key: Option<PrivateKey>) -> Result<(), MembershipError> {
+        let mut state = self.lock();
+        self.check_group(&state, &keys)?;
+        let (ours, group) = (state.keys.epoch.max(state.kept.epoch), self.0.name.clone());
+        if keys.epoch <= ours {
+            return Err(MembershipError::OldController { group, ours, theirs: keys.epoch });
+        }
+        if keys.signature != key.as_ref().map(|key| key.key.scheme()) {
+            return Err(MembershipError::NoPrivateKey { group });
+        }
+        check(&group, &keys)?;
+        let path = KeyPath::new(&keys.admission()).map_err(|why| of_group(&group, why))?;
+        let before = std::mem::replace(&mut state.file.key, key);
+        if let Err(error) = state.file.keep(&state.dir, &keys) {
+            state.file.key = before;
+            return Err(error);
+        }
+        // The response to the request to join has the public keys, too.
+        let epoch = keys.epoch;
+        (state.path, state.keys, state.creds_of) = (path, keys, epoch);
+        (state.behind, state.not_opened, state.clash, state.held) = (None, 0, None, None);
+        state.begin()?;
+        state.report(MembershipEvent::CaughtUp { epoch, is_same: false });
+        Ok(())
+    }
+
+    /// Checks that keys are of the group of this membership.
+    fn check_group(&self, state: &State, keys: &GroupKeys) -> Result<(), MembershipError> {
+        let Address { ip, port, .. } = self.0.group;
+        match keys.group == state.keys.group && keys.address == (ip, port) && keys.group_id == self.0.group_id {
+            true => Ok(()),
+            false => Err(MembershipError::OtherGroup { group: self.0.name.clone() }),
+        }
     }
 
     /// Returns a filter for the public keys that the member has to ask its controller for. Returns `None` if the member

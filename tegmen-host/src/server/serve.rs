@@ -33,7 +33,7 @@ use tegmen::axiom::SealRefused;
 use tegmen::coap::handler::{Authorized, Handler, Policy};
 use tegmen::coap::{Code, EXCHANGE_LIFETIME, MessageRef, OptionNumber, Repeat, Response};
 use tegmen::endpoint::Peers;
-use tegmen::identity::{PeerId, Principal, Protection};
+use tegmen::identity::{PeerId, Principal, Protection, SenderId};
 use tegmen::node::{self, Answer, Incoming, Refusal};
 use tegmen::time::{Duration, Instant};
 use tegmen_edhoc::transfer::{MESSAGE_FORMAT as EDHOC_FORMAT, PATH as EDHOC_PATH};
@@ -403,9 +403,9 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
         if executed.is_some() || is_protected || is_open { repeat } else { Repeat::Safe }
     }
 
-    fn on_group_clash(&mut self, group: &Address) {
+    fn on_group_clash(&mut self, group: &Address, sender: Option<SenderId>) {
         if let Some(membership) = self.memberships.find(group) {
-            membership.report(MembershipEvent::Clash);
+            membership.note_clash(sender.map(SenderId::number));
         }
     }
 

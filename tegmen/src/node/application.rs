@@ -7,7 +7,7 @@ use crate::axiom::SealRefused;
 use crate::coap::Repeat;
 use crate::coap::handler::{Anybody, Handler, Policy, Response};
 use crate::coap::{Authorized, Block, Code, Late, MessageRef, NoResponse, OptionNumber, RequestId, Token};
-use crate::identity::{Identity, PeerId, Principal};
+use crate::identity::{Identity, PeerId, Principal, SenderId};
 use crate::oscore::{OpenedRequest, UnprotectError};
 use crate::time::Instant;
 use core::convert::Infallible;
@@ -80,10 +80,10 @@ pub trait Application<X: OpenedRequest = Infallible, S = ()> {
         let _ = (request, member, response);
     }
 
-    /// Reports that two members of a protected group use one SenderID or one address. Report this to the controller
-    /// of the group: see [`Opened::Clash`](crate::axiom::Opened::Clash).
-    fn on_group_clash(&mut self, group: &Address) {
-        let _ = group;
+    /// Reports that two members of a protected group use the SenderID `sender`. If `sender` is `None`, two listeners use
+    /// one address. Report this to the controller of the group: see [`Opened::Clash`](crate::axiom::Opened::Clash).
+    fn on_group_clash(&mut self, group: &Address, sender: Option<SenderId>) {
+        let _ = (group, sender);
     }
 
     /// Reports that a response in a protected group was not sent, because it could not be protected. The error

@@ -117,7 +117,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             Opened::Fresh(content) => (content, None),
             Opened::Unverified(content, unverified) => (content, Some(unverified)),
             Opened::Clash => {
-                application.on_group_clash(group);
+                application.on_group_clash(group, Some(sender));
                 return Err(Discard::Unexpected);
             }
         };
@@ -197,7 +197,7 @@ impl<P: Peers<Attached: PeerExchanges>, R: Roles, F: Features> Node<P, R, F> {
             Opened::Fresh(content) => (content, None),
             Opened::Unverified(content, unverified) => (content, Some(unverified)),
             Opened::Clash => {
-                application.on_group_clash(group);
+                application.on_group_clash(group, None);
                 return Err(Discard::Unexpected);
             }
         };

@@ -16,7 +16,7 @@ use tegmen::coap::{
 use tegmen::cx::Environment;
 use tegmen::dtls::{Answer, Both, Config, Extended, Records};
 use tegmen::endpoint::{Endpoint, Event, Misuse, PeerArray};
-use tegmen::identity::{Identity, PeerId, Principal, Protection};
+use tegmen::identity::{Identity, PeerId, Principal, Protection, SenderId};
 use tegmen::node::{
     Application, Deferred, DeferredRequest, GroupArray, GroupRequestArray, Incoming, LeisureArray, Node, Parts,
     Refusal, Reply, SendError,
@@ -125,7 +125,7 @@ struct App {
     undecided: Vec<(Deferred, Vec<u8>)>,
     /// The table entry of the last sender of a request, for each group.
     entries: HashMap<usize, PeerId>,
-    clashes: usize,
+    clashes: Vec<Option<u8>>,
     sessions_answered: usize,
 }
 
@@ -230,8 +230,8 @@ impl Application for App {
         }
     }
 
-    fn on_group_clash(&mut self, _: &Address) {
-        self.clashes += 1;
+    fn on_group_clash(&mut self, _: &Address, sender: Option<SenderId>) {
+        self.clashes.push(sender.map(SenderId::number));
     }
 
     fn on_unsealed_response(&mut self, group: &Address, refused: SealRefused) {
@@ -296,7 +296,7 @@ impl End {
             spent: HashSet::new(),
             undecided: Vec::new(),
             entries: HashMap::new(),
-            clashes: 0,
+            clashes: Vec::new(),
             sessions_answered: 0,
         };
         let mut end = Self {
@@ -644,7 +644,7 @@ fn run(seed: u64, counts: &mut Counts) {
     }
     world.advance(5000);
     for end in &world.ends {
-        assert_eq!(end.app.clashes, 0, "seed {seed}");
+        assert_eq!(end.app.clashes, [], "seed {seed}");
         counts.served += end.app.served.len();
         counts.answered += end.app.answered.len();
         counts.sessions_answered += end.app.sessions_answered;
