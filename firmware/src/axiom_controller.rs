@@ -2,7 +2,7 @@
 //! `tegmen_control::group` is the controller for real use.
 
 use super::Provider;
-use super::axiom_member::PATH;
+use super::axiom_member::{CLASH_PATH, PATH, REPORT_LEN};
 use tegmen::address::Path;
 use tegmen::coap::handler::{AnyAuthenticated, Policy};
 use tegmen::coap::{Authorized, Code, Exchanges, Fixed, Handler, Response};
@@ -23,8 +23,9 @@ pub struct Controller<'k> {
     keys: Keys<'k>,
 }
 
-/// The resource from which a member gets its keys.
-struct Keys<'k>(&'k [u8]);
+/// The resource from which a member gets its keys. The second value is the payload of the last report of a clash; `None`
+/// if the controller has received none.
+struct Keys<'k>(&'k [u8], Option<[u8; REPORT_LEN]>);
 
 impl<'k> Controller<'k> {
     /// Creates a controller for one member. `path` is the path from the member to the controller.
@@ -34,12 +35,17 @@ impl<'k> Controller<'k> {
         let config = Config { mtu: LONGEST as u16, ..Config::default() };
         let endpoint = Endpoint::new(&mut environment.at(now), Table::new(), config);
         let node = Node::with_features(endpoint, Default::default(), ());
-        Self { node, environment, path: Path { local: path.remote, remote: path.local }, keys: Keys(keys) }
+        Self { node, environment, path: Path { local: path.remote, remote: path.local }, keys: Keys(keys, None) }
     }
 
     /// Replaces the keys that the controller gives to members.
     pub const fn set_keys(&mut self, keys: &'k [u8]) {
-        self.keys = Keys(keys);
+        self.keys.0 = keys;
+    }
+
+    /// Takes the payload of the last report of a clash; `None` if the controller has received none since the last call.
+    pub const fn take_report(&mut self) -> Option<[u8; REPORT_LEN]> {
+        self.keys.1.take()
     }
 
     /// Processes a datagram of the member, and writes the answer into `back`. If there is no answer, writes the
@@ -86,6 +92,11 @@ impl Handler for Keys<'_> {
 
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let message = request.message();
+        if message.path_is(CLASH_PATH) && message.code() == Code::POST {
+            self.1 = message.payload().try_into().ok();
+            response.set_code(Code::CHANGED);
+            return Ok(());
+        }
         if !message.path_is(PATH) {
             return Err(Code::NOT_FOUND);
         }

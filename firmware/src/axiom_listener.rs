@@ -29,49 +29,43 @@ pub struct Listener<F, R = InGroup> {
     waiting: Waiting,
 }
 
-/// Protects the responses of a listener, with the keys of the group or with DTLS sessions.
+/// Protects the responses of a listener, with the keys of the group or with DTLS sessions. The default methods use the
+/// keys of the group.
 pub trait Responses {
     /// Returns the numbers of bytes that a seal adds before and after the content.
-    fn overhead<F: Flash>(group: &Provisioned<F, SENDERS, 0>) -> (usize, usize);
-
-    /// Returns the Message ID of a response.
-    fn message_id<F: Flash>(&mut self, group: &Provisioned<F, SENDERS, 0>) -> u16;
-
-    /// Seals a response in place. `to` is the address of the sender. Returns `None` if the response cannot be sealed.
-    fn seal<F: Flash>(
-        &mut self,
-        now: Instant,
-        group: &mut Provisioned<F, SENDERS, 0>,
-        to: (&Address, SenderId),
-        frame: &mut Frame<'_>,
-    ) -> Option<()>;
-}
-
-/// Protects responses with the keys of the group.
-pub struct InGroup;
-
-impl Responses for InGroup {
     #[inline]
     fn overhead<F: Flash>(group: &Provisioned<F, SENDERS, 0>) -> (usize, usize) {
         group.member.overhead()
     }
 
+    /// Returns the Message ID of a response.
     #[inline]
     fn message_id<F: Flash>(&mut self, group: &Provisioned<F, SENDERS, 0>) -> u16 {
         group.next().1 as u16
     }
 
+    /// Seals a response in place. `to` is the address of the sender. Returns `None` if the response cannot be sealed.
     #[inline]
     fn seal<F: Flash>(
         &mut self,
-        _: Instant,
+        _now: Instant,
         group: &mut Provisioned<F, SENDERS, 0>,
-        (_, sender): (&Address, SenderId),
+        to: (&Address, SenderId),
         frame: &mut Frame<'_>,
     ) -> Option<()> {
-        group.member.seal_response(&mut group.crypto, sender, frame).ok()
+        group.member.seal_response(&mut group.crypto, to.1, frame).ok()
     }
+
+    /// Takes a clash: two members have used the SenderID `sender` in the epoch `epoch`. Only the controller can end a
+    /// clash. A listener without a session with the controller reports none.
+    #[inline]
+    fn on_clash(&mut self, _epoch: u16, _sender: SenderId) {}
 }
+
+/// Protects responses with the keys of the group.
+pub struct InGroup;
+
+impl Responses for InGroup {}
 
 impl<F: Flash> Listener<F> {
     /// Creates a listener whose lamp is off.
@@ -123,8 +117,10 @@ impl<F: Flash, R: Responses> Listener<F, R> {
         let (content, unverified) = match opened {
             Opened::Fresh(content) => (content, None),
             Opened::Unverified(content, unverified) => (content, Some(unverified)),
-            // Only the controller can end a clash. It receives no records of the group, and this image reports none.
-            Opened::Clash => return None,
+            Opened::Clash => {
+                self.responses.on_clash(self.group.epoch(), sender);
+                return None;
+            }
         };
         let message = MessageRef::parse(content).ok()?;
         if !is_request(&message) {

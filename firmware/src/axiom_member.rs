@@ -1,9 +1,10 @@
 //! A member that joins a protected group over a session with the controller (RFC 9594 over DTLS), and is then a
-//! listener. If the member misses a rekey message, it requests its keys over a session.
+//! listener. If the member misses a rekey message, it requests its keys over a session. If it receives requests of two
+//! members with one SenderID, it reports this to the controller over the session.
 
 use super::Provider;
 use super::axiom_keys::{parse, write_join};
-use super::axiom_listener::Listener;
+use super::axiom_listener::{Listener, Responses};
 use super::axiom_provisioned::{Provisioned, is_rekey_message};
 use super::lamp::SENDERS;
 use tegmen::address::Path;
@@ -13,7 +14,7 @@ use tegmen::coap::{Builder, Code, Exchanges, Fixed, OptionNumber, RequestId};
 use tegmen::cx::Environment;
 use tegmen::dtls::{Answer, ClientOnly, Config, Records};
 use tegmen::endpoint::{Endpoint, Event, PeerArray};
-use tegmen::identity::{PeerId, Principal};
+use tegmen::identity::{PeerId, Principal, SenderId};
 use tegmen::node::{self, Node, Reply, RequestHead};
 use tegmen::oscore::OpenedRequest;
 use tegmen::time::{Duration, Instant};
@@ -42,8 +43,28 @@ enum Session {
 struct Keys<F> {
     /// The parts from which the listener is made. `None` after the member has received keys and made the listener.
     parts: Option<Parts<F>>,
-    listener: Option<Listener<F>>,
+    listener: Option<Listener<F, Clashes>>,
     are_current: bool,
+}
+
+/// The last clash of the listener that the member has not reported: the payload of the report, which is an array of CBOR
+/// with the epoch and the SenderID. The listener protects its responses with the keys of the group.
+#[derive(Default)]
+pub struct Clashes(Option<[u8; REPORT_LEN]>);
+
+impl Clashes {
+    /// Returns the clash of the epoch `epoch`. Forgets a clash of another epoch, whose keys are not in use any more.
+    fn of(&mut self, epoch: u16) -> &mut Option<[u8; REPORT_LEN]> {
+        self.0 = self.0.filter(|[_, _, high, low, ..]| [*high, *low] == epoch.to_be_bytes());
+        &mut self.0
+    }
+}
+
+impl Responses for Clashes {
+    fn on_clash(&mut self, epoch: u16, sender: SenderId) {
+        let [high, low] = epoch.to_be_bytes();
+        self.0 = Some([ARRAY_OF_2, IN_2_BYTES, high, low, IN_1_BYTE, sender.number()]);
+    }
 }
 
 /// The parts from which the listener is made when its keys arrive: the value that stores the keys and the states of
@@ -62,7 +83,7 @@ impl<F: Flash> GroupMember<F> {
     }
 
     /// Returns the listener; `None` before the member has joined.
-    pub const fn listener(&self) -> Option<&Listener<F>> {
+    pub const fn listener(&self) -> Option<&Listener<F, Clashes>> {
         self.keys.listener.as_ref()
     }
 
@@ -103,10 +124,15 @@ impl<F: Flash> GroupMember<F> {
         }
     }
 
-    /// Requests keys if the member has no current keys, and opens the session for the request. Returns the length of
-    /// the request.
+    /// Requests keys if the member has no current keys. Otherwise reports a clash if there is one. Opens the session for
+    /// the request. Returns the length of the request.
     fn ask(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<usize> {
-        if self.keys.are_current || now < self.due {
+        let Keys { listener, are_current, .. } = &mut self.keys;
+        let joins = listener.is_none();
+        let current = listener.as_mut().filter(|_| *are_current);
+        let clash = current.map(|listener| listener.responses.of(listener.group.epoch()));
+        let is_silent = *are_current && clash.as_ref().is_none_or(|clash| clash.is_none());
+        if is_silent || now < self.due {
             return None;
         }
         self.due = now.after(INTERVAL);
@@ -119,20 +145,23 @@ impl<F: Flash> GroupMember<F> {
             }
             Session::Opening => None,
             Session::Open(peer) => {
-                let joins = self.keys.listener.is_none();
+                let report = clash.and_then(Option::take);
                 let own = &self.controller.local.ip;
                 let write = |request: &mut Builder<'_, '_>| {
-                    request.path(PATH)?;
-                    if !joins {
+                    request.path(if report.is_some() { CLASH_PATH } else { PATH })?;
+                    if !joins && report.is_none() {
                         return Ok(());
                     }
                     request.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR)?;
+                    if let Some(report) = &report {
+                        return request.payload(report);
+                    }
                     let mut join = [0; JOIN_LEN];
                     let mut writer = Writer::new(&mut join);
                     write_join(GROUP, own, &mut writer)?;
                     request.payload(writer.written())
                 };
-                let head = RequestHead::new(if joins { Code::POST } else { Code::GET });
+                let head = RequestHead::new(if joins || report.is_some() { Code::POST } else { Code::GET });
                 self.node.request(cx, peer, head, write, out).ok().map(|(_, len)| len)
             }
         }
@@ -170,7 +199,7 @@ impl<F: Flash, X: OpenedRequest> node::Application<X> for Keys<F> {
             None => {
                 let made =
                     self.parts.take().and_then(|(member, crypto, kept)| Provisioned::new(member, crypto, &keys, kept));
-                self.listener = made.map(Listener::new);
+                self.listener = made.map(|group| Listener::with_responses(group, Clashes::default()));
                 self.are_current = true;
             }
         }
@@ -185,12 +214,19 @@ type Storage = Fixed<1, 192, 1, 16>;
 pub const GROUP: &str = "lamps";
 /// The path of the resource at the controller to which a member sends its request to join the group.
 pub const PATH: &str = "ace-group/lamps";
+/// The path of the resource at the controller to which a member reports two members with one SenderID.
+pub const CLASH_PATH: &str = "ace-group/lamps/clash";
 /// The Content-Format of the request to join (RFC 9594, section 11.2).
 pub const GROUPCOMM_CBOR: u32 = 261;
 /// Maximum length of a datagram that the member sends, in bytes.
 pub const OUT_LEN: usize = 256;
 /// Maximum length of a join request, in bytes.
 pub const JOIN_LEN: usize = 96;
+/// Length of a report of a clash, in bytes. The next three constants are the heads of its CBOR items.
+pub const REPORT_LEN: usize = 6;
+const ARRAY_OF_2: u8 = 0x82;
+const IN_2_BYTES: u8 = 0x19;
+const IN_1_BYTE: u8 = 0x18;
 const THE_CONTROLLER: Principal = Principal(2);
 /// Minimum time between two requests for keys. A peer without a valid key can cause such requests, and this time limits
 /// their number.

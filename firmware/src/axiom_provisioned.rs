@@ -68,6 +68,11 @@ impl<F: Flash, const SENDERS: usize, const LISTENERS: usize> Provisioned<F, SEND
         self.reserve()
     }
 
+    /// Returns the current epoch.
+    pub const fn epoch(&self) -> u16 {
+        self.path.epoch()
+    }
+
     /// Processes a rekey message. Returns its effect, or `None` if the message is dropped.
     #[inline(never)]
     pub fn rekey(&mut self, message: &[u8]) -> Option<Rekeyed> {

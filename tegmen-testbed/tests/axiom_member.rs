@@ -22,10 +22,12 @@ pub mod lamp;
 #[path = "pages/mod.rs"]
 mod pages;
 
+use asking::{REQUEST_LEN, write};
 use axiom_controller::{Controller, LONGEST};
 use axiom_group::{ADDRESS, CONTROLLER, LISTENER, Provisioning, SENDER, listener, member};
 use axiom_keys::{parse, write_join};
 use axiom_member::{GROUP, GROUPCOMM_CBOR, GroupMember, JOIN_LEN, OUT_LEN, PATH};
+use axiom_provisioned::Provisioned;
 use pages::Pages;
 use tegmen::address::Path;
 use tegmen::axiom::{Member, Suite};
@@ -229,6 +231,70 @@ fn a_member_catches_up_with_the_keys_of_a_later_epoch() {
     assert!(!joining.listener().unwrap().is_on());
     to_group(&mut joining, now, &of_epoch_3);
     assert_eq!(speak(&mut joining, &mut controller, now.after_millis(61_000)), 0, "it is in epoch 3");
+}
+
+/// Returns the first request of a copy of the sender, which switches the lamps off. The request of the sender with the
+/// same number is [`axiom_datagrams::REQUEST`], which switches them on.
+fn request_of_copy() -> Vec<u8> {
+    let member = Box::leak(Box::new(Member::<0, 1>::EMPTY));
+    let kept = Kept::open(Pages::written()).unwrap();
+    let mut copy = Provisioned::new(member, Provider::new([4; 32]), &axiom_group::sender(), kept).unwrap();
+    let mut out = [0; REQUEST_LEN];
+    let (number, request) = copy.request(&mut out, |number, frame| write(number, false, None, frame).ok()).unwrap();
+    assert_eq!((number, &request[..11]), (0, &axiom_datagrams::REQUEST[..11]), "one SenderID, and one number");
+    request.to_vec()
+}
+
+#[test]
+fn a_member_reports_two_senders_with_one_sender_id_and_no_replay() {
+    let mut joining = start(&Pages::written());
+    let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &axiom_datagrams::KEYS);
+    speak(&mut joining, &mut controller, NOW);
+    to_group(&mut joining, NOW, &axiom_datagrams::REQUEST);
+    response(&mut joining, NOW).unwrap();
+    // Neither a replay nor a forgery is a clash.
+    let of_copy = request_of_copy();
+    let mut forged = of_copy.clone();
+    *forged.last_mut().unwrap() ^= 1;
+    let mut now = NOW.after_millis(61_000);
+    for datagram in [&axiom_datagrams::REQUEST[..], &forged, &axiom_datagrams::REQUEST] {
+        to_group(&mut joining, now, datagram);
+    }
+    assert_eq!((speak(&mut joining, &mut controller, now), controller.take_report()), (0, None));
+    // The report names the epoch 1 and the SenderID 7.
+    to_group(&mut joining, now, &of_copy);
+    assert_eq!(speak(&mut joining, &mut controller, now), 1);
+    assert_eq!(controller.take_report(), Some([0x82, 0x19, 0, 1, 0x18, 7]));
+    assert!(joining.listener().unwrap().is_on(), "the request of the copy has no effect");
+    // Whoever repeats the request of the copy causes one report a minute.
+    let mut reports = 0;
+    for _ in 0..130 {
+        to_group(&mut joining, now, &of_copy);
+        speak(&mut joining, &mut controller, now);
+        reports += usize::from(controller.take_report().is_some());
+        now = now.after_millis(1000);
+    }
+    assert_eq!(reports, 2);
+}
+
+#[test]
+fn a_member_without_current_keys_asks_for_them_before_it_reports() {
+    let (first, later) = (keys(&listener(), 1, 2).encode(), keys(&listener(), 3, 4).encode());
+    let mut joining = start(&Pages::written());
+    let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &first);
+    speak(&mut joining, &mut controller, NOW);
+    to_group(&mut joining, NOW, &axiom_datagrams::REQUEST);
+    response(&mut joining, NOW).unwrap();
+    to_group(&mut joining, NOW, &request_of_copy());
+    let mut of_epoch_3 = axiom_datagrams::EPOCH_MESSAGE;
+    of_epoch_3[2] = 3;
+    to_group(&mut joining, NOW, &of_epoch_3);
+    controller.set_keys(&later);
+    let now = NOW.after_millis(61_000);
+    assert_eq!((speak(&mut joining, &mut controller, now), controller.take_report()), (1, None));
+    // The keys of the clash are not in use any more, so there is nothing to report.
+    assert_eq!(speak(&mut joining, &mut controller, now.after_millis(61_000)), 0);
+    assert_eq!(controller.take_report(), None);
 }
 
 #[test]
