@@ -262,13 +262,27 @@ impl RequestArgs {
         Ok(if asked.responded.is_empty() { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
 
-    /// Sends a request to all members of a multicast group, and prints their responses.
-    fn ask_group(&self, out: Output, uri: &Uri, request: &Request<'_>) -> Result<ExitCode, Failure> {
+    /// Returns the group that a URI names, and the time to wait for responses.
+    pub(crate) fn group(&self, uri: &Uri) -> Result<(Group, Duration), Failure> {
         if uri.scheme == Scheme::Coaps {
             return Err(Failure::usage("DTLS has no groups: ask with coap://, or each server by its own address"));
         }
         let group: Group = uri.host.parse().map_err(Failure::usage)?;
-        let wait = Duration::from_secs_f64(self.group_wait);
+        Ok((group, Duration::from_secs_f64(self.group_wait)))
+    }
+
+    /// Prints that no member answered, and the next step.
+    pub(crate) fn complain_of(&self, group: &Group) {
+        eprintln!(
+            "no member of the group {group} answered within {} s; members do not answer with errors; if the group is on \
+             another interface, name that interface, as in {}%eth0",
+            self.group_wait, group.ip
+        );
+    }
+
+    /// Sends a request to all members of a multicast group, and prints their responses.
+    fn ask_group(&self, out: Output, uri: &Uri, request: &Request<'_>) -> Result<ExitCode, Failure> {
+        let (group, wait) = self.group(uri)?;
         if let Some(context) = self.connect.context(uri)? {
             return self.ask_oscore_group(out, (&context, &group), uri, request);
         }
@@ -276,11 +290,7 @@ impl RequestArgs {
         let asked = client::ask_group(&group, uri.port, request, wait, show);
         let count = runtime()?.block_on(asked).map_err(Failure::request)?;
         if count == 0 {
-            eprintln!(
-                "no member of the group {group} answered within {} s; members do not answer with errors; if the group is on \
-                 another interface, name that interface, as in {}%eth0",
-                self.group_wait, group.ip
-            );
+            self.complain_of(&group);
         }
         Ok(if count > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }

@@ -4,7 +4,7 @@
 
 mod answers;
 mod join;
-mod observe;
+pub(crate) mod observe;
 mod operator;
 mod oscore;
 mod send;

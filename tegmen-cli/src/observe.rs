@@ -1,6 +1,7 @@
 //! `tegmen observe`: follows a resource.
 
 use crate::ask::{RequestArgs, complain, object, readable};
+use crate::group::observe::show;
 use crate::output::{Failure, Output, printable_lines, runtime};
 use crate::serve::ended;
 use clap::Args;
@@ -8,13 +9,17 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tegmen::coap::Code;
-use tegmen_host::client::{Response, Session};
+use tegmen_host::client::{ObserveMembers, Response, Session, observe_group};
+use tegmen_host::group::Group;
 use tegmen_host::hex::to_hex;
+use tegmen_host::uri::Uri;
+use tokio::sync::Notify;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tegmen observe coap://localhost/temp\n  \
     tegmen observe --credentials keys.toml coaps://localhost/temp --count 10 --json\n  \
-    tegmen observe coap://localhost/log --for 60\n\n\
+    tegmen observe coap://localhost/log --for 60\n  \
+    tegmen observe 'coap://[ff02::fd%eth0]/temp'          # all members of a group without protection\n\n\
     Ctrl-C cancels the observation; the exit code is then 0.")]
 pub(crate) struct Observe {
     #[command(flatten)]
@@ -34,6 +39,9 @@ pub(crate) struct Observe {
 impl Observe {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         let uri = self.request.uri()?;
+        if Group::is_named_by(&self.request.server()?.host) {
+            return self.run_in_group(out, &uri);
+        }
         let alive = self.alive.map(Duration::from_secs);
         let mut config = self.request.connect.config(&uri)?;
         config.recovery.alive = alive;
@@ -77,6 +85,32 @@ impl Observe {
             client.close();
             Ok(ExitCode::SUCCESS)
         })
+    }
+}
+
+impl Observe {
+    /// Observes the resource at all members of a multicast group without protection.
+    fn run_in_group(self, out: Output, uri: &Uri) -> Result<ExitCode, Failure> {
+        let (group, wait) = self.request.group(uri)?;
+        if self.request.connect.context(uri)?.is_some() {
+            return Err(Failure::usage(
+                "a group that OSCORE protects cannot be observed: observe each member by its own address",
+            ));
+        }
+        let options = self.request.options(uri);
+        let request = self.request.ask((uri, &options), Code::GET, &[], None);
+        let times = ObserveMembers { wait, alive: self.alive.map(Duration::from_secs) };
+        let (limits, unanswered) = ((self.count, self.seconds), Notify::new());
+        let observed = show(out, limits, &unanswered, async |until, on_reply, on_registered| {
+            observe_group((&group, uri.port), &request, times, until, on_reply, on_registered).await
+        });
+        match runtime()?.block_on(observed)? {
+            true => Ok(ExitCode::SUCCESS),
+            false => {
+                self.request.complain_of(&group);
+                Ok(ExitCode::from(1))
+            }
+        }
     }
 }
 

@@ -144,3 +144,32 @@ fn an_option_whose_value_may_be_left_out_does_not_take_the_uri_for_it() {
         assert!(code == 1 && told.contains("nothing listens"), "{option}: {code} {told}");
     }
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_resource_is_observed_at_all_members_of_a_group_without_protection() {
+    let scene = Scene::new("ask-group");
+    let group = "239.255.80.1%127.0.0.1";
+    let uri = format!("coap://{group}:20794/temp");
+    let server = |address, value| {
+        let options =
+            ["--no-secure", "--plain", "--value", value, "--leisure", "0.2", "--plain-port", "20794", "--group", group];
+        Server::spawn(&scene.0, &[&["serve", "--listen", address][..], &options].concat(), 1)
+    };
+    let servers = [server("127.0.0.2", "/temp=21"), server("127.0.0.3", "/temp=22")];
+    let seen = tegmen(&scene, &["observe", &uri, "--count", "2", "--group-wait", "3", "--json"]);
+    let lines = String::from_utf8(seen.stdout).unwrap();
+    assert!(seen.status.success(), "{lines} {}", String::from_utf8_lossy(&seen.stderr));
+    for (address, value) in [("127.0.0.2", "21"), ("127.0.0.3", "22")] {
+        let has =
+            |line: &str| ["representation", address, value, "\"observed\":true"].iter().all(|part| line.contains(part));
+        assert!(lines.lines().any(has), "{lines}");
+    }
+    drop(servers);
+    // Nobody is left, and DTLS has no groups.
+    let (code, told) = outcome(&scene, &["observe", &uri, "--for", "2", "--group-wait", "1"]);
+    assert_eq!(code, 1, "{told}");
+    assert!(told.contains("no member of the group 239.255.80.1"), "{told}");
+    let (code, told) = outcome(&scene, &["observe", "coaps://239.255.80.1/temp"]);
+    assert_eq!(code, 2, "{told}");
+}

@@ -46,7 +46,7 @@ pub use discovery::{Discovered, discover};
 pub use endpoint::{Endpoint, EndpointBuilder};
 pub use error::ClientError;
 pub use group::{AskedMembers, ask_group, ask_members};
-pub use group_observation::{ObserveMembers, observe_members};
+pub use group_observation::{ObserveMembers, observe_group, observe_members};
 pub use image::{ask_for_image, send_image};
 pub use observation::Observation;
 pub use oscore_group::{AskedByName, ask_oscore_group};

@@ -61,7 +61,7 @@ async fn a_clash_ends_with_another_sender_id_for_the_device_that_joins_again() {
         let title = Problem::from_cbor(&refused.payload).unwrap().title;
         assert_eq!(title.as_deref(), Some("Two devices used the SenderID of this member"));
     }
-    // Another controller of the store knows it.
+    // The other controllers of the store refuse too.
     let other = Controller::<_, HostCrypto>::new(world.store.database.clone(), None).unwrap();
     assert!(matches!(other.parameters("lamps", "switch").await, Err(GroupError::Clashed { .. })));
     let shown = other.show("lamps").await.unwrap();

@@ -50,11 +50,7 @@ pub async fn ask_group(
     wait: Duration,
     mut on_reply: impl FnMut(SocketAddr, Response),
 ) -> Result<usize, ClientError> {
-    let remote = group.at(port);
-    let socket = group
-        .socket(None)
-        .and_then(UdpSocket::from_std)
-        .map_err(|source| ClientError::Unreachable { remote, source })?;
+    let (remote, socket) = (group.at(port), socket(group, port)?);
     request.check()?;
     let on_reply = |(from, _): Member, response| on_reply(from, response);
     let mut asking = Asking::new(socket, (request.method, wait), (1, (), ()), on_reply)?;
@@ -66,7 +62,13 @@ pub async fn ask_group(
     Ok(asking.members.responded.len())
 }
 
-/// The members of a protected group, divided by their reaction to a request.
+/// Makes the socket of a client of a group without protection.
+pub(super) fn socket(group: &Group, port: u16) -> Result<UdpSocket, ClientError> {
+    let socket = group.socket(None).and_then(UdpSocket::from_std);
+    socket.map_err(|source| ClientError::Unreachable { remote: group.at(port), source })
+}
+
+/// The members of a group, divided by their reaction to a request.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct AskedMembers {
     /// The members that responded.
@@ -245,7 +247,8 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
         &mut self.node.features.oscore
     }
 
-    /// Sends the request without protection, or protected by Group OSCORE.
+    /// Sends the request without protection, or protected by Group OSCORE. If `part` contains a token, the client accepts
+    /// responses without a time limit, and the request replaces an earlier request with this token.
     pub(super) async fn ask(
         &mut self,
         (remote, head): (SocketAddr, RequestHead<'_>),
@@ -254,7 +257,11 @@ impl<F: FnMut(Member, Response), G: Groups, S: Oscore> Asking<F, G, S> {
         let Self { node, environment, start, wait, out, .. } = self;
         // OSCORE has its space in front, and the rest behind.
         let out = out.get_mut(..MAX_MESSAGE + 2 * S::OVERHEAD).unwrap_or(&mut []);
-        let (cx, until) = (&mut environment.at(clock::now()), start.after(*wait));
+        let cx = &mut environment.at(clock::now());
+        let (head, until) = match part.token {
+            Some(token) => (head.with_token(token), Instant::NEVER),
+            None => (head, start.after(*wait)),
+        };
         let sent = node.request_group(cx, until, head, |builder| request.write(builder, part), out);
         let (_, len) = sent.map_err(|error| refused(error, ""))?;
         self.send(remote, len).await
@@ -418,12 +425,13 @@ impl<F: FnMut(Member, Response), X: OpenedRequest> Application<X> for Members<F>
         if in_axiom && !is_first && self.round.is_none() {
             return;
         }
-        if is_first || !in_axiom {
+        // Without protection and without an observation, each response is of another member, perhaps at the same address.
+        if is_first || (!in_axiom && self.round.is_none()) {
             self.responded.push(from.ip());
         }
         let round_trip = clock::now().since(self.start);
         let response = Response { round_trip, ..Response::new(response) };
-        if self.round.as_mut().is_none_or(|round| round.is_news(from.ip(), &response)) {
+        if self.round.as_mut().is_none_or(|round| round.is_news(from, &response)) {
             (self.on_reply)((from, who.principal), response);
         }
     }

@@ -4,7 +4,7 @@ use super::Response;
 use super::observation::digest;
 use crate::clock;
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tegmen::node::Observation;
 use tegmen::time::Instant;
@@ -18,7 +18,7 @@ const SHORTEST: Duration = Duration::from_secs(60);
 /// The state of a round, which begins when a registration is sent to all members.
 pub(super) struct Round {
     /// The digest of the last representation of each member.
-    last: HashMap<IpAddr, [u8; 32]>,
+    last: HashMap<SocketAddr, [u8; 32]>,
     /// The time until which members respond to the registration. If a response before this time repeats the known
     /// representation of a member, the application does not receive the response.
     end: Instant,
@@ -56,7 +56,7 @@ impl Round {
     /// Takes a response of a member. Returns false if the application must not receive the response: it came before the
     /// time `end`, until which members respond to the registration, and it repeats the last representation of this
     /// member.
-    pub(super) fn is_news(&mut self, from: IpAddr, response: &Response) -> bool {
+    pub(super) fn is_news(&mut self, from: SocketAddr, response: &Response) -> bool {
         let (now, mut state) = (clock::now(), Observation::default());
         state.on_response(now, response.code, |number| response.option(number), self.random);
         self.stale = self.stale.min(state.refresh_at());
