@@ -373,7 +373,7 @@ impl Controller {
         let retry = reply.uint(OptionNumber::MAX_AGE).map(|seconds| Duration::from_secs(seconds.into()));
         let group = self.group.clone();
         match (reason, reply.code) {
-            (Some(GroupcommError::NotAMember), _) => ControllerError::NotAMember(group),
+            (Some(GroupcommError::NotAMember | GroupcommError::GroupDeleted), _) => ControllerError::NotAMember(group),
             (Some(GroupcommError::NoNodeIdentifier), _) => {
                 ControllerError::Full { group, retry: retry.unwrap_or(Duration::from_secs(60)) }
             }

@@ -76,6 +76,8 @@ pub enum GroupcommError {
     NoPossession = 3,
     /// No SenderID is free, no leaf of the key tree is free, or no epoch is left.
     NoNodeIdentifier = 4,
+    /// The group was deleted. An observer of the group gets this reason.
+    GroupDeleted = 6,
 }
 
 impl GroupcommError {
@@ -97,8 +99,14 @@ impl GroupcommError {
             Ok(is_it)
         });
         read.ok()?;
-        let all =
-            [Self::NotAMember, Self::OtherRoles, Self::OtherCredential, Self::NoPossession, Self::NoNodeIdentifier];
+        let all = [
+            Self::NotAMember,
+            Self::OtherRoles,
+            Self::OtherCredential,
+            Self::NoPossession,
+            Self::NoNodeIdentifier,
+            Self::GroupDeleted,
+        ];
         all.into_iter().find(|known| Some(*known as u8) == reason)
     }
 

@@ -1,20 +1,22 @@
 //! Messages between a member of a Group OSCORE group and its Group Manager (RFC 9594, with the keying material of
 //! draft-ietf-ace-key-groupcomm-oscore).
 //!
-//! The draft leaves several numbers open. This module uses the numbers below, which can change when the draft becomes
-//! an RFC:
+//! The draft suggests several numbers, which IANA has not registered yet (section 16). This module uses the suggested
+//! numbers. They can change when the draft becomes an RFC:
 //!
 //! ```text
-//! gkty 1   profile 1   group_senderId of a response 21   stale_node_ids 34
+//! gkty 1   profile 1   group_senderId of a response 21   ecdh_info 31   stale_node_ids 34
 //! key:  2 ms   4 alg   5 salt   6 contextId (the Group Identifier)     (RFC 9203)
-//!       7 group_senderId   8 cred_fmt   9 sign_enc_alg   10 sign_alg   11 sign_params   12 ecdh_alg   13 ecdh_params
+//!       7 group_senderId   8 cred_fmt   9 gp_enc_alg   10 sign_alg   11 sign_params   12 ecdh_alg   13 ecdh_params
 //! ```
 
 mod creds;
 mod keys;
+mod rekeying;
 
 pub use creds::{OscoreCred, OscoreCreds, OscoreFilter, subject_of};
 pub use keys::{KdcCred, OscoreKeys};
+pub use rekeying::OscoreRekeying;
 
 use super::creds::{CLIENT_CRED, CLIENT_CRED_VERIFY, CNONCE, GET_CREDS, KDCCHALLENGE, SIGN_INFO, algorithm_of};
 use super::{SCOPE, array};
@@ -25,7 +27,7 @@ use tegmen::crypto::{Curve, DIGEST_LEN, GroupCrypto as _, SignatureScheme, Unsup
 use tegmen::oscore::group::{Algorithms, key_of_ccs};
 use tegmen::secret::Secret;
 
-/// The key type Group_OSCORE_Input_Material, and the profile coap_group_oscore_app. The draft leaves both numbers open.
+/// The key type Group_OSCORE_Input_Material, and the profile coap_group_oscore_app. The draft suggests both numbers.
 const GROUP_OSCORE: i64 = 1;
 /// The label of the COSE header parameter for a CWT Claims Set (RFC 9528, section 3.5.3), which is the format of all
 /// credentials.

@@ -13,23 +13,23 @@ use tegmen::secret::Secret;
 use tegmen_store::clock::now;
 use zeroize::Zeroizing;
 
-const EXP: i64 = 11;
+pub(super) const EXP: i64 = 11;
 /// The label of the number of seconds from the response to the time in [`EXP`].
-const EXI: i64 = 12;
+pub(super) const EXI: i64 = 12;
 const KDC_CRED: i64 = 17;
 const KDC_NONCE: i64 = 18;
 const KDC_CRED_VERIFY: i64 = 19;
 
-// Labels of the parameters of a security context (RFC 9203, section 3.2.1). The draft leaves the labels from
-// GROUP_SENDER_ID on open.
-const MS: i64 = 2;
+// Labels of the parameters of a security context (RFC 9203, section 3.2.1). The labels from GROUP_SENDER_ID on are the
+// suggestions of section 16.6 of the draft.
+pub(super) const MS: i64 = 2;
 const HKDF: i64 = 3;
 const ALG: i64 = 4;
-const SALT: i64 = 5;
-const CONTEXT_ID: i64 = 6;
+pub(super) const SALT: i64 = 5;
+pub(super) const CONTEXT_ID: i64 = 6;
 const GROUP_SENDER_ID: i64 = 7;
 const CRED_FMT: i64 = 8;
-const SIGN_ENC_ALG: i64 = 9;
+const GP_ENC_ALG: i64 = 9;
 const SIGN_ALG: i64 = 10;
 const SIGN_PARAMS: i64 = 11;
 const ECDH_ALG: i64 = 12;
@@ -149,7 +149,7 @@ impl OscoreKeys {
         map.entry(CONTEXT_ID, |encoder| bytes(encoder, &self.gid));
         map.optional(GROUP_SENDER_ID, self.sender_id.as_deref(), bytes);
         map.entry(CRED_FMT, |encoder| integer(encoder, CCS));
-        map.entry(SIGN_ENC_ALG, |encoder| integer(encoder, aead));
+        map.entry(GP_ENC_ALG, |encoder| integer(encoder, aead));
         map.entry(SIGN_ALG, |encoder| integer(encoder, algorithm_of(scheme_of(self.curve))));
         for label in [SIGN_PARAMS, ECDH_PARAMS] {
             if label == ECDH_PARAMS {
@@ -218,21 +218,21 @@ impl OscoreKeys {
 
 /// The parameters of a security context that are being read.
 #[derive(Default)]
-struct ReadKey {
-    secret: Zeroizing<Vec<u8>>,
-    salt: Vec<u8>,
-    gid: Option<Vec<u8>>,
+pub(super) struct ReadKey {
+    pub(super) secret: Zeroizing<Vec<u8>>,
+    pub(super) salt: Vec<u8>,
+    pub(super) gid: Option<Vec<u8>>,
     sender_id: Option<Vec<u8>>,
     hkdf: Option<i64>,
     alg: Option<i64>,
-    sign_enc_alg: Option<i64>,
+    gp_enc_alg: Option<i64>,
     sign_alg: Option<i64>,
     ecdh_alg: Option<i64>,
     cred_fmt: Option<i64>,
 }
 
 impl ReadKey {
-    fn take(&mut self, label: i64, decoder: &mut Decoder<'_>) -> Result<bool, Malformed> {
+    pub(super) fn take(&mut self, label: i64, decoder: &mut Decoder<'_>) -> Result<bool, Malformed> {
         match label {
             MS => self.secret = Zeroizing::new(decoder.bytes()?.to_vec()),
             SALT => self.salt = decoder.bytes()?.to_vec(),
@@ -240,7 +240,7 @@ impl ReadKey {
             GROUP_SENDER_ID => self.sender_id = Some(decoder.bytes()?.to_vec()),
             HKDF => self.hkdf = Some(decoder.i64()?),
             ALG => self.alg = Some(decoder.i64()?),
-            SIGN_ENC_ALG => self.sign_enc_alg = Some(decoder.i64()?),
+            GP_ENC_ALG => self.gp_enc_alg = Some(decoder.i64()?),
             SIGN_ALG => self.sign_alg = Some(decoder.i64()?),
             ECDH_ALG => self.ecdh_alg = Some(decoder.i64()?),
             CRED_FMT => self.cred_fmt = Some(decoder.i64()?),
@@ -254,7 +254,7 @@ impl ReadKey {
         let is_known = self.hkdf.is_none_or(|hkdf| HKDF_SHA_256.contains(&hkdf))
             && self.ecdh_alg == Some(ECDH_SS)
             && self.cred_fmt == Some(CCS)
-            && self.alg == self.sign_enc_alg;
+            && self.alg == self.gp_enc_alg;
         let aead = Aead::ALL.into_iter().find(|aead| Some(i64::from(aead.cose_id())) == self.alg)?;
         let curve = super::curve_of(scheme_with(self.sign_alg?)?);
         self.gid.clone().filter(|_| is_known).map(|gid| (aead, curve, gid))

@@ -112,6 +112,37 @@ fn keys_are_read_as_they_are_written() {
 }
 
 #[test]
+fn a_rekeying_message_has_the_parameters_of_the_draft() {
+    let message = |stale, joined| OscoreRekeying {
+        gid: vec![7; 2],
+        master_secret: vec![8; 16].into(),
+        master_salt: vec![9; 2],
+        number: 4,
+        expires: 5,
+        stale,
+        joined,
+    };
+    // gkty 7, key 8 with ms 2, salt 5 and contextId 6, num 9, ace_groupcomm_profile 10, exp 11, exi 12, stale_node_ids 34
+    let head = [&[0xa7, 7, 1, 8, 0xa3, 2, 0x50][..], &[8; 16], &[5, 0x42, 9, 9, 6, 0x42, 7, 7]].concat();
+    let stale = [0x18, 34, 0x82, 0x41, 1, 0x42, 2, 3];
+    let expected = [&head[..], &[9, 4, 10, 1, 11, 5, 12, 0], &stale].concat();
+    let encoded = message(Some(vec![vec![1], vec![2, 3]]), Vec::new()).encode();
+    assert_eq!(encoded.as_slice(), expected);
+    let read = OscoreRekeying::parse(&encoded).unwrap();
+    assert_eq!((read.gid, read.master_secret.as_slice(), read.master_salt), (vec![7; 2], &[8; 16][..], vec![9; 2]));
+    assert_eq!((read.number, read.expires, read.stale), (4, 5, Some(vec![vec![1], vec![2, 3]])));
+    assert_eq!(read.joined, []);
+
+    let (credential, _) = pair(&mut HostCrypto::from_os().unwrap(), Curve::P256);
+    let joined = vec![OscoreCred { id: vec![1, 2], roles: Roles::of_number(4).unwrap(), credential }];
+    let read = OscoreRekeying::parse(&message(Some(Vec::new()), joined.clone()).encode()).unwrap();
+    assert_eq!((read.stale, read.joined), (Some(Vec::new()), joined));
+    assert!((0..expected.len()).all(|end| OscoreRekeying::parse(&expected[..end]).is_err()), "it was cut");
+    let without_secret = [&[0xa6, 7, 1, 8, 0xa1, 6, 0x41, 7][..], &[9, 4, 10, 1, 11, 5, 12, 0]].concat();
+    assert_eq!(OscoreRekeying::parse(&without_secret).err(), Some(Malformed::Missing(super::super::KEY)));
+}
+
+#[test]
 fn a_sender_id_has_no_zeros_in_front() {
     for (number, id) in [(0, &[0][..]), (255, &[255]), (256, &[1, 0]), (u32::MAX, &[255; 4])] {
         assert_eq!(sender_id_of(number), id);
