@@ -12,6 +12,7 @@ mod departures;
 mod happened;
 mod joins;
 mod members;
+mod observers;
 mod oscore;
 mod outbox;
 mod periodic;

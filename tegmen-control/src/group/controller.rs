@@ -16,6 +16,7 @@ pub(super) use clashes::Clash;
 
 use super::GroupIdentity;
 use super::config::{GroupConfig, GroupError, Protocol};
+use super::happened::GroupHappened;
 use super::members::{Member, Members, NewMember};
 use super::oscore::{self, SenderIds};
 use super::outbox::Outbox;
@@ -551,6 +552,23 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         }
     }
 
+    /// Returns the newest revision of the store.
+    pub(super) async fn newest(&self) -> Result<Revision, GroupError> {
+        Ok(self.store.read(rows::NAMES.as_bytes(), None).await?.at)
+    }
+
+    /// Waits until groups have changed after the revision `after`. Returns their names, and the revision to pass to the
+    /// next call.
+    pub(super) async fn changed_groups(&self, after: Revision) -> Result<(Vec<String>, Revision), GroupError> {
+        let changes = self.store.changes(rows::GROUPS.as_bytes(), after, PAGE).await?;
+        let revisions = changes.changes.chunk_by(|one, next| one.revision == next.revision);
+        let mut groups: Vec<String> =
+            revisions.flat_map(GroupHappened::of).map(|happened| happened.group().to_owned()).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        Ok((groups, changes.through))
+    }
+
     /// Returns the names of the members of a group, each with the revision of the store at which the member was
     /// admitted.
     pub(super) async fn admissions(&self, group: &str) -> Result<Vec<(String, Revision)>, GroupError> {
@@ -1015,8 +1033,8 @@ impl Group {
         self.at = revision;
     }
 
-    /// Makes the rekey messages of the last change. The members of a Group OSCORE group ask for their keys, so they get
-    /// no messages.
+    /// Makes the rekey messages of the last change. The members of a Group OSCORE group observe the group, so they get no
+    /// datagrams here: see [`Controller::oscore_rekeying`].
     fn rekeying<C: Crypto>(&self, crypto: &mut C, signer: Option<&dyn Signer>) -> Result<Rekeying, GroupError> {
         if self.config.protocol == Protocol::Oscore {
             return Ok(Rekeying { epoch: self.tree.epoch(), messages: Vec::new(), warning: self.warning() });

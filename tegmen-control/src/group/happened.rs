@@ -48,6 +48,17 @@ pub enum GroupHappened {
 }
 
 impl GroupHappened {
+    /// Returns the name of the group that has changed.
+    pub(super) fn group(&self) -> &str {
+        match self {
+            Self::Created { group, .. }
+            | Self::Deleted { group }
+            | Self::Admitted { group, .. }
+            | Self::Left { group, .. }
+            | Self::Epoch { group, .. } => group,
+        }
+    }
+
     /// Returns the changes of groups that one revision made. Rows of other kinds, and rows that cannot be read, are
     /// left out. In the result, the change of a member comes before the event of the epoch that this change began.
     pub fn of(revision: &[Changed]) -> Vec<Self> {

@@ -119,6 +119,12 @@ impl SenderIds {
         next
     }
 
+    /// Returns the Sender IDs that were valid last in the epoch `epoch`.
+    pub(super) fn stale_in(&self, epoch: u16) -> Vec<Vec<u8>> {
+        let ids = self.stale.iter().filter(|(last, _)| *last == epoch).flat_map(|(_, ids)| ids);
+        ids.copied().map(sender_id_of).collect()
+    }
+
     /// Returns the stale Sender IDs that were valid last in the epoch `since` or in a later epoch; `None` if they are
     /// not all stored any more.
     pub(super) fn stale_since(&self, since: u16) -> Option<Vec<Vec<u8>>> {

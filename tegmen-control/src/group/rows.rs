@@ -33,6 +33,9 @@ use tegmen_store::Value;
 use tegmen_store::store::Number;
 use zeroize::Zeroizing;
 
+/// Prefix of the keys of all rows of groups.
+pub(super) const GROUPS: &str = "group/";
+
 /// Prefix of the keys of the rows that map the name of a group to its identity.
 pub(super) const NAMES: &str = "group/name/";
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! POST   /ace-group/GROUP              joins, or joins again: application/ace-groupcomm+cbor (261)
-//! GET    /ace-group/GROUP              the keys of the current epoch, for a member that missed one
+//! GET    /ace-group/GROUP              the keys of the current epoch, for a member that missed one. A member can
+//!                                      observe this resource (RFC 7641): it gets a notification with each epoch
 //! GET    /ace-group/GROUP/num          the number of the current epoch
 //! GET    /ace-group/GROUP/creds        the public keys of the other members, in a group with signatures
 //! FETCH  /ace-group/GROUP/creds        the public keys of some members, in a group with signatures
@@ -31,6 +32,7 @@ use super::config::{GroupConfig, GroupError, Protocol};
 use super::controller::{Clash, Controller};
 use super::joins::Joins;
 use super::members::NewMember;
+use super::observers::Observers;
 use super::oscore::{self, NewOscoreMember};
 use super::possession::{Challenges, NotProved};
 use super::rekeying::Rekeying;
@@ -42,6 +44,7 @@ use crate::service::Service;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Code, OptionNumber, Response};
 use tegmen::identity::{Identity, Protection};
 use tegmen_coap::Methods;
@@ -175,13 +178,19 @@ pub struct GroupServer<S> {
     events: Arc<dyn Fn(Event<'_>) + Send + Sync>,
     joins: Arc<Joins>,
     challenges: Arc<Challenges>,
+    observers: Arc<Observers>,
 }
 
 impl<S> Clone for GroupServer<S> {
     fn clone(&self) -> Self {
-        let Self { controller, authority, events, joins, challenges } = self;
-        let (controller, authority, events) = (Arc::clone(controller), Arc::clone(authority), Arc::clone(events));
-        Self { controller, authority, events, joins: Arc::clone(joins), challenges: Arc::clone(challenges) }
+        Self {
+            controller: Arc::clone(&self.controller),
+            authority: Arc::clone(&self.authority),
+            events: Arc::clone(&self.events),
+            joins: Arc::clone(&self.joins),
+            challenges: Arc::clone(&self.challenges),
+            observers: Arc::clone(&self.observers),
+        }
     }
 }
 
@@ -195,6 +204,8 @@ enum Asked {
     Keys {
         node: Option<String>,
     },
+    /// A notification for a member that observes the group.
+    Rekeying,
     Number,
     /// A request for the public keys or credentials of members. The value is the payload of the request, which names
     /// the members; it is empty for all members.
@@ -220,7 +231,8 @@ impl<S: Store> GroupServer<S> {
         events: Arc<dyn Fn(Event<'_>) + Send + Sync>,
     ) -> Self {
         let challenges = Arc::new(Challenges::new(&mut *controller.crypto()));
-        Self { controller, authority, events, joins: Arc::new(Joins::new(JOIN_INTERVAL)), challenges }
+        let (joins, observers) = (Arc::new(Joins::new(JOIN_INTERVAL)), Arc::default());
+        Self { controller, authority, events, joins, challenges, observers }
     }
 
     /// Sets the interval of the limit for joins: a member may join a group four times without a pause, and then once in
@@ -261,6 +273,8 @@ impl<S: Store> GroupServer<S> {
                 let (join, address) = self.check_join(request, who, &group)?;
                 Asked::Join(join, address)
             }
+            // The handler runs again for each notification. A notification comes from no address.
+            (Code::GET, []) if request.remote().is_none() => Asked::Rekeying,
             (Code::GET, []) => Asked::Keys { node: None },
             (Code::GET, ["num"]) => Asked::Number,
             (Code::GET, ["creds"]) => Asked::Creds(Vec::new()),
@@ -485,6 +499,13 @@ impl<S: Store> GroupServer<S> {
                     false => Ok(Reply::new(Code::FORBIDDEN)),
                 }
             }
+            Asked::Rekeying => {
+                let encoded = match controller.config(group).await?.protocol {
+                    Protocol::Axiom => controller.parameters(group, who).await?.encode(),
+                    Protocol::Oscore => controller.oscore_rekeying(group, who).await?.encode(),
+                };
+                Ok(Reply::content(GROUPCOMM_CBOR, encoded.as_slice()))
+            }
             Asked::Number => {
                 let epoch = match controller.config(group).await?.protocol {
                     Protocol::Axiom => controller.parameters(group, who).await?.epoch,
@@ -680,9 +701,25 @@ impl<S: Store> Application for GroupServer<S> {
         };
         let (group, asked, may_join) = self.check(request, &who)?;
         let (server, responder, identity) = (self.clone(), request.defer(response), *request.identity());
+        let is_notification = matches!(asked, Asked::Rekeying);
+        let mut notifier = None;
+        if is_notification || matches!(asked, Asked::Keys { node: None }) {
+            response.observable();
+            let registers = request.message().uint(OptionNumber::OBSERVE) == Some(REGISTER);
+            notifier = registers.then(|| request.notifier());
+        }
         tokio::spawn(async move {
-            let answer = server.answer((&who, identity), &group, asked).await;
-            responder.send(answer.unwrap_or_else(|error| server.refusal(&who, (&group, may_join), &error)));
+            let answer = async {
+                if let Some(notifier) = &notifier {
+                    server.observers.start(&server.controller, notifier).await?;
+                }
+                server.answer((&who, identity), &group, asked).await
+            };
+            responder.send(answer.await.unwrap_or_else(|error| match error {
+                // RFC 9594, section 6.1.
+                GroupError::NoGroup(_) if is_notification => explained(Code::NOT_FOUND, GroupcommError::GroupDeleted),
+                error => server.refusal(&who, (&group, may_join), &error),
+            }));
         });
         Ok(())
     }

@@ -16,7 +16,8 @@ use tegmen_host::client::{ClientConfig, Response, Session};
 use tegmen_host::contexts::{StoredMember, member_keys};
 use tegmen_host::controller::{self, ControllerError, OscoreJoining};
 use tegmen_host::group::groupcomm::oscore::{
-    KdcCred, OscoreChallenge, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession, Roles,
+    KdcCred, OscoreChallenge, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession,
+    OscoreRekeying, Roles,
 };
 use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GroupcommError};
 use tegmen_host::problem;
@@ -496,4 +497,97 @@ async fn an_evicted_member_has_no_keys_of_the_next_gid() {
     let forged = ask(&mut hall.open());
     assert!(matches!(opened(&mut porch.open(), &forged), Err(UnprotectError::UnknownMember)));
     assert_eq!(opened(&mut porch.open(), &request).unwrap(), b"on");
+}
+
+/// Returns the labels of the parameters in `key` of a message.
+fn key_labels(payload: &[u8]) -> Vec<i64> {
+    let mut decoder = minicbor::Decoder::new(payload);
+    for _ in 0..decoder.map().unwrap().unwrap() {
+        let label = decoder.i64().unwrap();
+        let start = decoder.position();
+        decoder.skip().unwrap();
+        if label == 8 {
+            return labels(&payload[start..decoder.position()]);
+        }
+    }
+    Vec::new()
+}
+
+#[tokio::test]
+async fn a_member_that_observes_its_group_gets_each_rekeying() {
+    let world = World::new("oscore-observed", oscore(SignatureScheme::ED25519), false).await;
+    world.joined("hall", LAMP).await;
+    world.joined("switch", SWITCH).await;
+    let hall = world.device("hall").await;
+    let mut observed = hall.request(Code::GET, "/ace-group/lamps").observe().await.unwrap();
+    assert!(observed.is_registered());
+    let mut next = async || {
+        let reply = observed.next().await.unwrap().unwrap();
+        assert_eq!((reply.code, reply.content_format()), (Code::CONTENT, Some(GROUPCOMM_CBOR.into())));
+        (OscoreRekeying::parse(&reply.payload).unwrap(), reply.payload)
+    };
+    let first = next().await.0;
+    assert_eq!((first.number, first.stale), (3, None), "the registration gets the current keys");
+
+    // A join, an epoch of the operator, and an eviction.
+    world.joined("porch", LAMP).await;
+    let (joined, payload) = next().await;
+    assert_eq!((joined.number, joined.stale), (4, Some(vec![])));
+    assert!(matches!(joined.joined.as_slice(), [cred] if cred.id == [2] && cred.roles == roles(LAMP)));
+    assert_eq!(labels(&payload), [7, 8, 9, 10, 11, 12, 13, 14, 15, 34]);
+    assert_eq!(key_labels(&payload), [2, 5, 6], "the Master Secret, the Master Salt and the Group Identifier");
+    let keys = world.controller.oscore_keys("lamps", "hall").await.unwrap().0;
+    assert_eq!((&joined.gid, &joined.master_secret), (&keys.gid, &keys.master_secret));
+    assert_eq!(joined.master_salt, keys.master_salt);
+    world.controller.rekey("lamps").await.unwrap();
+    let (rekeyed, payload) = next().await;
+    assert_eq!((rekeyed.number, rekeyed.stale, rekeyed.joined), (5, Some(vec![]), vec![]));
+    assert_eq!(labels(&payload), [7, 8, 9, 10, 11, 12, 34]);
+    world.controller.evict("lamps", "switch").await.unwrap();
+    let evicted = next().await.0;
+    assert_eq!((evicted.number, evicted.stale), (6, Some(vec![vec![1]])));
+    assert_ne!(evicted.master_secret, rekeyed.master_secret);
+
+    // Another controller of the store evicts the porch.
+    let other = Controller::new(world.store.clone(), None).unwrap();
+    other.evict("lamps", "porch").await.unwrap();
+    let evicted = next().await.0;
+    assert_eq!((evicted.number, evicted.stale), (7, Some(vec![vec![2]])));
+}
+
+#[tokio::test]
+async fn an_observation_ends_with_the_membership_and_with_the_group() {
+    let world = World::new("oscore-unobserved", oscore(SignatureScheme::ED25519), false).await;
+    let mut observations = Vec::new();
+    for name in ["hall", "porch"] {
+        world.joined(name, LAMP).await;
+        let session = world.device(name).await;
+        let mut observed = session.request(Code::GET, "/ace-group/lamps").observe().await.unwrap();
+        observed.next().await.unwrap();
+        observations.push(observed);
+    }
+    let mut of_porch = observations.pop().unwrap();
+    let mut of_hall = observations.pop().unwrap();
+    // A peer that is no member gets no observation.
+    let switch = world.device("switch").await;
+    assert!(!switch.request(Code::GET, "/ace-group/lamps").observe().await.unwrap().is_registered());
+
+    world.controller.evict("lamps", "hall").await.unwrap();
+    let last = loop {
+        let reply = of_hall.next().await.unwrap().unwrap();
+        if reply.code != Code::CONTENT {
+            break reply;
+        }
+        assert_eq!(OscoreRekeying::parse(&reply.payload).unwrap().number, 3, "the keys before its eviction");
+    };
+    assert_eq!((last.code, last.payload), (Code::FORBIDDEN, GroupcommError::NotAMember.encode()));
+    assert!(of_hall.next().await.unwrap().is_none());
+
+    let evicted = of_porch.next().await.unwrap().unwrap();
+    assert_eq!(OscoreRekeying::parse(&evicted.payload).unwrap().stale, Some(vec![vec![0]]));
+    world.controller.delete("lamps", None).await.unwrap();
+    let last = of_porch.next().await.unwrap().unwrap();
+    assert_eq!((last.code, last.content_format()), (Code::NOT_FOUND, Some(problem::CONTENT_FORMAT.into())));
+    assert_eq!(last.payload, [0xa1, 0, 0xa1, 0, 6]);
+    assert!(of_porch.next().await.unwrap().is_none());
 }

@@ -7,7 +7,9 @@ use crate::group::oscore::{self, OscoreMember};
 use crate::group::rekeying::Rekeying;
 use tegmen_base::crypto::Crypto;
 use tegmen_base::hex::from_hex;
-use tegmen_host::group::groupcomm::oscore::{KdcCred, OscoreCred, OscoreCreds, OscoreFilter, OscoreKeys, sender_id_of};
+use tegmen_host::group::groupcomm::oscore::{
+    KdcCred, OscoreCred, OscoreCreds, OscoreFilter, OscoreKeys, OscoreRekeying, sender_id_of,
+};
 use tegmen_host::provider::HostCrypto;
 use tegmen_store::Store;
 
@@ -46,6 +48,30 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     pub async fn oscore_keys(&self, group: &str, member: &str) -> Result<(OscoreKeys, u32), GroupError> {
         let since = (member, u16::MAX);
         self.with_member(group, since, |group, member| Ok((group.oscore_keys::<C>(member)?, member.leaf))).await
+    }
+
+    /// Returns the rekeying message of the last change of a Group OSCORE group, for one member
+    /// (draft-ietf-ace-key-groupcomm-oscore, section 11.1). The message has the keys of the current epoch, the Sender IDs
+    /// that became stale in the previous epoch, and the credentials of the other members that the change admitted.
+    ///
+    /// # Errors
+    /// The errors of [`Self::oscore_keys`].
+    pub(crate) async fn oscore_rekeying(&self, group: &str, name: &str) -> Result<OscoreRekeying, GroupError> {
+        self.with_member(group, (name, u16::MAX), |group, member| {
+            let epoch = group.tree.epoch();
+            let OscoreKeys { gid, master_secret, master_salt, number, expires, .. } = group.oscore_keys::<C>(member)?;
+            let joined = group.members.iter().filter(|(other, member)| *other != name && member.since == epoch);
+            Ok(OscoreRekeying {
+                gid,
+                master_secret,
+                master_salt,
+                number,
+                expires,
+                stale: Some(group.ids.stale_in(epoch.saturating_sub(1))),
+                joined: joined.filter_map(|(_, member)| member.oscore.as_ref()?.cred()).collect(),
+            })
+        })
+        .await
     }
 
     /// Returns the keys of a member as [`Self::oscore_keys`] does, for the response to the request with which the member
