@@ -89,8 +89,8 @@ fn get(dir: &Path, member: &str, (lamp, address): (&str, &str)) -> Option<String
     is_done.then_some(text)
 }
 
-/// Sends a request in the group mode until both lamps have the value. A lamp without the newest keys asks for them when
-/// it receives the request.
+/// Sends a request in the group mode until both lamps have the value. The first request of a member under new keys is
+/// answered with a challenge.
 fn switches(dir: &Path, member: &str, value: &str) {
     wait(value, || {
         put(dir, member, value);
@@ -134,17 +134,22 @@ fn members_join_talk_follow_the_group_manager_and_refuse_an_evicted_member() {
         shown.contains("hall: responder, Sender ID 00,") && shown.contains("attic: requester, Sender ID 03,"),
         "{shown}"
     );
-    let _lamps = [lamp(dir, "hall", HALL), lamp(dir, "porch", PORCH)];
+    let mut lamps = [lamp(dir, "hall", HALL), lamp(dir, "porch", PORCH)];
+    // The hall missed the joins of the others. The porch missed those of the switch and of the attic.
+    lamps.iter_mut().for_each(|lamp| lamp.wait_for("new keys"));
 
     let update = |name: &str| tegmen(dir, &format!("group update --state {name} --credentials {name}.toml"));
     assert!(update("switch").0);
     switches(dir, "switch", "one");
     operator.succeeds("root.key", "group rekey lights");
+    // The rekeying message comes before any message under the new keys.
+    lamps.iter_mut().for_each(|lamp| lamp.wait_for("new keys"));
     assert!(update("switch").0);
     switches(dir, "switch", "two");
 
     operator.succeeds("root.key", "group remove lights switch");
     operator.fails("root.key", "group remove lights switch", 1, "(unknown-member)");
+    lamps.iter_mut().for_each(|lamp| lamp.wait_for("new keys"));
     let (is_done, evicted) = update("switch");
     assert!(!is_done && evicted.contains("does not know this member"), "{evicted}");
     assert!(update("attic").0);

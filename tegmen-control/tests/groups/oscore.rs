@@ -6,6 +6,7 @@ use super::world::{Devices, LAMPS, Scene, config, member, wait};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType};
 use tegmen::crypto::{Curve, SignatureScheme};
@@ -13,8 +14,9 @@ use tegmen::oscore::group::{Mode, Replies};
 use tegmen::oscore::{UnprotectError, Unprotected};
 use tegmen_control::group::{Controller, GroupConfig, GroupError, NewMember, NewOscoreMember, Protocol};
 use tegmen_host::client::{ClientConfig, Response, Session};
-use tegmen_host::contexts::{StoredMember, member_keys};
-use tegmen_host::controller::{self, ControllerError, OscoreJoining};
+use tegmen_host::contexts::{Contexts, MemberFile, StoredMember, member_keys};
+use tegmen_host::controller::{self, ControllerError, OscoreJoining, OscorePace};
+use tegmen_host::credentials::Credentials;
 use tegmen_host::group::groupcomm::oscore::{
     KdcCred, OscoreChallenge, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession,
     OscoreRekeying, Roles,
@@ -590,4 +592,49 @@ async fn an_observation_ends_with_the_membership_and_with_the_group() {
     assert_eq!((last.code, last.content_format()), (Code::NOT_FOUND, Some(problem::CONTENT_FORMAT.into())));
     assert_eq!(last.payload, [0xa1, 0, 0xa1, 0, 6]);
     assert!(of_porch.next().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_server_installs_the_keys_of_each_rekeying_and_forgets_them_with_its_eviction() {
+    let world = World::new("oscore-followed", oscore(SignatureScheme::ED25519), false).await;
+    let hall = world.joined("hall", LAMP).await;
+    world.joined("switch", SWITCH).await;
+    let credentials = Credentials::default();
+    let contexts = Contexts::open(&[hall.dir.clone()], |name, allow| credentials.learn(name, allow)).unwrap();
+    let [member] = contexts.members() else { panic!("one member") };
+    // Only messages of the Group Manager bring keys in this time.
+    let hour = Duration::from_secs(3600);
+    let pace = OscorePace { check: hour, jitter: Duration::ZERO, shortest: hour };
+    let (sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
+    let report = move |result: Result<(), &ControllerError>| {
+        let evicted = result.map_err(|error| matches!(error, ControllerError::NotAMember(_)));
+        sender.send(evicted).unwrap();
+    };
+    let (controller, followed, known) = (hall.controller.clone(), member.clone(), credentials.clone());
+    let following = tokio::spawn(async move { controller.follow_oscore(&followed, &known, pace, report).await });
+    let others = || {
+        let file = MemberFile::read(&hall.dir).unwrap();
+        let names: Vec<String> = file.others.iter().map(|other| other.name.clone()).collect();
+        (file.manager.unwrap().epoch, names.join(" "))
+    };
+    assert_eq!(reports.recv().await, Some(Ok(())));
+    assert_eq!(others(), (3, "switch".to_owned()), "it missed the join of the switch");
+    let porch = world.joined("porch", LAMP).await;
+    assert_eq!(reports.recv().await, Some(Ok(())));
+    assert_eq!(others(), (4, "switch porch".to_owned()));
+    world.controller.evict("lamps", "switch").await.unwrap();
+    assert_eq!(reports.recv().await, Some(Ok(())));
+    assert_eq!(others(), (5, "porch".to_owned()));
+    world.controller.rekey("lamps").await.unwrap();
+    assert_eq!(reports.recv().await, Some(Ok(())));
+    assert_eq!(others(), (6, "porch".to_owned()));
+    porch.controller.update_oscore(&porch.dir).await.unwrap();
+    let (file, of_porch) = (MemberFile::read(&hall.dir).unwrap(), MemberFile::read(&porch.dir).unwrap());
+    assert_eq!((&file.group_id, &file.master_salt), (&of_porch.group_id, &of_porch.master_salt));
+    assert_eq!((&file.master_secret, file.sender_id.as_bytes()), (&of_porch.master_secret, &[0][..]));
+
+    world.controller.evict("lamps", "hall").await.unwrap();
+    assert_eq!(reports.recv().await, Some(Err(true)));
+    following.await.unwrap();
+    assert_eq!(others().0, 6);
 }

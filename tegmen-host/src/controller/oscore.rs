@@ -3,18 +3,23 @@
 use super::{Controller, ControllerError, fraction};
 use crate::cbor::Malformed;
 use crate::client::{Response, Session};
-use crate::contexts::{ContextError, FollowedMember, ManagedKeys, Manager, MemberFile, member_keys, now};
+use crate::contexts::{ContextError, FollowedMember, ManagedKeys, Manager, MemberFile, OtherMember, member_keys, now};
 use crate::credentials::Credentials;
 use crate::group::groupcomm::GROUPCOMM_CBOR;
 use crate::group::groupcomm::oscore::{
-    KdcCred, OscoreChallenge, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession, Roles,
+    KdcCred, OscoreChallenge, OscoreCred, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession,
+    OscoreRekeying, Roles,
 };
 use crate::provider::HostCrypto;
 use crate::x509::signer::SignError;
+use std::convert::Infallible;
 use std::path::Path;
 use std::time::Duration;
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::crypto::Crypto as _;
+use tegmen::oscore::Id;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 /// Maximum number of attempts to get keys and credentials of the same version.
@@ -34,12 +39,13 @@ pub struct OscoreJoining {
     pub allow: Option<Vec<String>>,
 }
 
-/// The times at which a member asks its Group Manager for keys.
+/// The times at which a member sends requests to its Group Manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OscorePace {
-    /// The time after which a member asks for the keys, although no message shows that there are new keys.
+    /// The time without a message of the Group Manager after which a member checks that it still observes the group. It
+    /// is also the pause before a new observation, if an observation ends or cannot begin.
     pub check: Duration,
-    /// The member waits for a random time before each request, at most for this time.
+    /// The member waits for a random time before each request for keys and each observation, at most for this time.
     pub jitter: Duration,
     /// The shortest time between two requests for keys. Anyone can send a message with an unknown group identifier,
     /// which causes a request. If this request brings no new keys, the time until the next request doubles, up to
@@ -48,20 +54,24 @@ pub struct OscorePace {
 }
 
 impl OscorePace {
-    /// Returns the pause after a request for keys. `pause` is the pause before the request. `by_message` is true if a
-    /// message with an unknown group identifier caused the request, and `is_new` is true if the request brought new
-    /// keys.
-    fn pause_after(&self, pause: Duration, by_message: bool, is_new: bool) -> Duration {
-        match by_message && !is_new {
-            true => pause.saturating_mul(2).min(self.check),
-            false => self.shortest,
+    /// Returns the pause after a request for keys that a message with an unknown group identifier caused. `pause` is the
+    /// pause before the request, and `is_new` is true if the request brought new keys.
+    fn pause_after(&self, pause: Duration, is_new: bool) -> Duration {
+        match is_new {
+            true => self.shortest,
+            false => pause.saturating_mul(2).min(self.check),
         }
+    }
+
+    /// Returns a random time, at most [`Self::jitter`].
+    fn random(&self) -> Duration {
+        self.jitter.mul_f64(fraction())
     }
 }
 
 impl Default for OscorePace {
-    /// Returns the default times: a member asks for the keys each 30 seconds, waits at most one second of random time
-    /// before each request, and waits at least 2 seconds between two requests.
+    /// Returns the default times: a member checks its observation after 30 seconds, waits at most one second of random
+    /// time before each request, and waits at least 2 seconds between two requests for keys.
     fn default() -> Self {
         Self { check: Duration::from_secs(30), jitter: Duration::from_secs(1), shortest: Duration::from_secs(2) }
     }
@@ -179,32 +189,44 @@ impl Controller {
 
     /// Asks once for the keys of the current epoch. If their epoch is later than the epoch of the keys in the directory
     /// of the member, calls `replace` with the new keys, and returns true.
-    async fn newer_oscore_keys(
+    async fn newer_oscore_keys(&self, dir: &Path, replace: impl Replace) -> Result<bool, ControllerError> {
+        let (file, manager) = self.managed(dir)?;
+        let keys = self.oscore_keys(&manager.node).await?;
+        match keys.number > manager.epoch {
+            true => install(&file, manager, &keys, replace).map(|()| true),
+            false => Ok(false),
+        }
+    }
+
+    /// Handles a message to an observer of the group. If the message has the keys of a later epoch, calls `replace` with
+    /// these keys, and returns true. A member that missed an epoch asks for the keys, because the message does not name
+    /// all members that have left since then.
+    async fn take_rekeying(
         &self,
         dir: &Path,
-        replace: impl FnOnce(&ManagedKeys<'_>) -> Result<(), ContextError>,
+        message: Result<Response, ControllerError>,
+        replace: impl Replace,
     ) -> Result<bool, ControllerError> {
-        let file = MemberFile::read(dir)?;
-        let manager = file.manager.clone().ok_or_else(|| ControllerError::NotAMember(self.group.clone()))?;
-        let keys = self.oscore_keys(&manager.node).await?;
-        if keys.number <= manager.epoch {
+        let reply = message?;
+        if reply.code != Code::CONTENT {
+            return Err(self.refusal(&reply));
+        }
+        let message = OscoreRekeying::parse(&Zeroizing::new(reply.payload)).map_err(ControllerError::Response)?;
+        let (file, manager) = self.managed(dir)?;
+        if message.number <= manager.epoch {
             return Ok(false);
         }
-        if keys.curve != file.curve || keys.sender_id.is_none() {
-            return Err(ControllerError::Response(Malformed::Value(NUM)));
+        match keys_after(&file, manager.epoch, message) {
+            Some(keys) => install(&file, manager, &keys, replace).map(|()| true),
+            None => self.newer_oscore_keys(dir, replace).await,
         }
-        let new = ManagedKeys {
-            group: &file.group,
-            name: &file.name,
-            manager: Manager { epoch: keys.number, ..manager },
-            keys: &keys,
-            private_key: &file.private_key,
-            credential: &file.credential,
-            group_manager_credential: &file.group_manager_credential,
-            joined: file.created,
-        };
-        replace(&new)?;
-        Ok(true)
+    }
+
+    /// Reads the file of a member, and its Group Manager.
+    fn managed(&self, dir: &Path) -> Result<(MemberFile, Manager), ControllerError> {
+        let file = MemberFile::read(dir)?;
+        let manager = file.manager.clone().ok_or_else(|| ControllerError::NotAMember(self.group.clone()))?;
+        Ok((file, manager))
     }
 
     /// Asks once for the keys of the current epoch, for a member whose directory no process uses. Returns true if the
@@ -216,9 +238,10 @@ impl Controller {
         self.newer_oscore_keys(dir, |new| new.update(dir)).await
     }
 
-    /// Keeps the keys of a member current while a server uses them: asks for the keys when a message names a group that
-    /// no context of the server has, and at the times of `pace`. `report` receives each failure, and `Ok` with each new
-    /// epoch. The call ends when the member is evicted. The member has then forgotten its keys.
+    /// Keeps the keys of a member current while a server uses them. The member observes the group, so the Group Manager
+    /// sends it a rekeying message with each epoch (draft-ietf-ace-key-groupcomm-oscore, section 11). The member also
+    /// asks for the keys when a message names a group that no context of the server has. `report` receives each failure,
+    /// and `Ok` with each new epoch. The call ends when the member is evicted. The member has then forgotten its keys.
     pub async fn follow_oscore(
         &self,
         member: &FollowedMember,
@@ -226,15 +249,26 @@ impl Controller {
         pace: OscorePace,
         report: impl Fn(Result<(), &ControllerError>),
     ) {
-        let mut pause = pace.shortest;
+        let (sender, mut messages) = mpsc::channel(1);
+        let mut observing = std::pin::pin!(self.observe_oscore(pace, sender));
+        let replace = |new: &ManagedKeys<'_>| member.replace(new, credentials);
+        let (mut pause, mut quiet) = (pace.shortest, Instant::now());
         loop {
-            let by_message = tokio::select! {
-                () = member.unknown() => true,
-                () = tokio::time::sleep(pace.check) => false,
+            let is_needed = async {
+                tokio::time::sleep_until(quiet).await;
+                member.unknown().await;
+                tokio::time::sleep(pace.random()).await;
             };
-            tokio::time::sleep(pace.jitter.mul_f64(fraction())).await;
-            let asked = self.newer_oscore_keys(member.dir(), |new| member.replace(new, credentials)).await;
-            pause = pace.pause_after(pause, by_message, matches!(asked, Ok(true)));
+            let asked = tokio::select! {
+                never = &mut observing => match never {},
+                Some(message) = messages.recv() => self.take_rekeying(member.dir(), message, replace).await,
+                () = is_needed => {
+                    let asked = self.newer_oscore_keys(member.dir(), replace).await;
+                    pause = pace.pause_after(pause, matches!(asked, Ok(true)));
+                    quiet = Instant::now().checked_add(pause).unwrap_or(quiet);
+                    asked
+                }
+            };
             match asked {
                 Ok(true) => report(Ok(())),
                 Ok(false) => {}
@@ -246,7 +280,37 @@ impl Controller {
                     }
                 }
             }
-            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Observes the group, and passes each response of the Group Manager to `messages`. If an observation ends, begins
+    /// another one after the time `check` of the pace.
+    async fn observe_oscore(
+        &self,
+        pace: OscorePace,
+        messages: mpsc::Sender<Result<Response, ControllerError>>,
+    ) -> Infallible {
+        // A failure is reported, and the loop below begins the next session.
+        let config = self.config.clone().with(|config| {
+            config.recovery.reconnect = false;
+            config.recovery.alive = Some(pace.check);
+        });
+        loop {
+            tokio::time::sleep(pace.random()).await;
+            let observed = async {
+                let session = Session::connect(&self.uri, config.clone()).await?;
+                let mut observation = session.request(Code::GET, &self.path()).observe().await?;
+                while let Some(reply) = observation.next().await? {
+                    // The receiver exists as long as this future.
+                    let _ = messages.send(Ok(reply)).await;
+                }
+                session.close();
+                Ok(())
+            };
+            if let Err(source) = observed.await {
+                let _ = messages.send(Err(self.unreachable(source))).await;
+            }
+            tokio::time::sleep(pace.check).await;
         }
     }
 
@@ -265,9 +329,78 @@ impl Controller {
     }
 }
 
+/// A function that replaces the keys of a member.
+trait Replace: FnOnce(&ManagedKeys<'_>) -> Result<(), ContextError> {}
+
+impl<F: FnOnce(&ManagedKeys<'_>) -> Result<(), ContextError>> Replace for F {}
+
+/// Replaces the keys of a member by the keys of a later epoch.
+fn install(
+    file: &MemberFile,
+    manager: Manager,
+    keys: &OscoreKeys,
+    replace: impl Replace,
+) -> Result<(), ControllerError> {
+    if keys.curve != file.curve || keys.sender_id.is_none() {
+        return Err(ControllerError::Response(Malformed::Value(NUM)));
+    }
+    let new = ManagedKeys {
+        group: &file.group,
+        name: &file.name,
+        manager: Manager { epoch: keys.number, ..manager },
+        keys,
+        private_key: &file.private_key,
+        credential: &file.credential,
+        group_manager_credential: &file.group_manager_credential,
+        joined: file.created,
+    };
+    Ok(replace(&new)?)
+}
+
+/// Returns the keys of a member after a rekeying message (draft-ietf-ace-key-groupcomm-oscore, section 11.2). `epoch` is
+/// the version of its present keys. The members whose Sender IDs are stale are left out, and the members that joined are
+/// added. Returns `None` if the member has missed an epoch, or if its own Sender ID is stale: it then has to ask for its
+/// keys.
+fn keys_after(file: &MemberFile, epoch: u16, message: OscoreRekeying) -> Option<OscoreKeys> {
+    let OscoreRekeying { gid, master_secret, master_salt, number, expires, stale, joined } = message;
+    let stale = stale?;
+    let is_stale = |id: &Id| stale.iter().any(|stale| stale == id.as_bytes());
+    if Some(number) != epoch.checked_add(1) || is_stale(&file.sender_id) {
+        return None;
+    }
+    let is_replaced = |id: &Id| joined.iter().any(|cred| cred.id == id.as_bytes());
+    let kept = file.others.iter().filter(|other| !is_stale(&other.id) && !is_replaced(&other.id));
+    let cred = |other: &OtherMember| OscoreCred {
+        id: other.id.as_bytes().to_vec(),
+        // The file gives no rights to a member that sends no requests.
+        roles: Roles {
+            requester: other.allow.as_ref().is_none_or(|rules| !rules.is_empty()),
+            responder: true,
+            monitor: false,
+        },
+        credential: other.credential.clone(),
+    };
+    let creds = kept.map(cred).chain(joined.iter().cloned()).collect();
+    Some(OscoreKeys {
+        gid,
+        master_secret,
+        master_salt,
+        aead: file.aead,
+        curve: file.curve,
+        sender_id: Some(file.sender_id.as_bytes().to_vec()),
+        number,
+        expires,
+        creds: Some(creds),
+        kdc: None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contexts::create_group;
+    use std::collections::BTreeMap;
+    use tegmen::crypto::Curve;
 
     #[test]
     fn messages_of_unknown_groups_cause_fewer_and_fewer_requests() {
@@ -275,12 +408,54 @@ mod tests {
         let mut pause = pace.shortest;
         let pauses: Vec<u64> = (0..6)
             .map(|_| {
-                pause = pace.pause_after(pause, true, false);
+                pause = pace.pause_after(pause, false);
                 pause.as_secs()
             })
             .collect();
         assert_eq!(pauses, [4, 8, 16, 30, 30, 30]);
-        assert_eq!(pace.pause_after(pause, true, true), pace.shortest);
-        assert_eq!(pace.pause_after(pause, false, false), pace.shortest);
+        assert_eq!(pace.pause_after(pause, true), pace.shortest);
+    }
+
+    #[test]
+    fn a_rekeying_message_removes_stale_members_and_adds_new_ones() {
+        let dir = std::env::temp_dir().join(format!("tegmen-rekeying-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let names = ["switch", "hall", "porch"].map(str::to_owned);
+        let allow = BTreeMap::from([("hall".to_owned(), Vec::new()), ("switch".to_owned(), vec!["GET /*".to_owned()])]);
+        create_group(&dir, &names, Curve::Ed25519, &allow, None).unwrap();
+        let file = MemberFile::read(&dir.join("porch")).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+        let [switch, hall] = file.others.as_slice() else { panic!("two others") };
+        let attic = OscoreCred { id: vec![9], roles: Roles::of_number(4).unwrap(), credential: vec![1] };
+        let message = |number, stale: Option<Vec<Vec<u8>>>, joined: &[OscoreCred]| OscoreRekeying {
+            gid: vec![5],
+            master_secret: vec![6; 16].into(),
+            master_salt: vec![7],
+            number,
+            expires: 8,
+            stale,
+            joined: joined.to_vec(),
+        };
+        let ids = |message| {
+            let creds = keys_after(&file, 3, message).map(|keys| keys.creds.unwrap());
+            let of = |cred: OscoreCred| (cred.id, cred.roles.requester);
+            creds.map(|creds| creds.into_iter().map(of).collect::<Vec<_>>())
+        };
+        let id = |other: &OtherMember| other.id.as_bytes().to_vec();
+        let (first, second) = ((id(switch), true), (id(hall), false));
+        assert_eq!(ids(message(4, Some(vec![]), &[])), Some(vec![first.clone(), second.clone()]), "it keeps all");
+        let (stale, new) = (vec![id(switch), vec![77]], (vec![9], false));
+        assert_eq!(ids(message(4, Some(stale), std::slice::from_ref(&attic))), Some(vec![second, new]));
+        let replaced = OscoreCred { id: id(hall), ..attic };
+        assert_eq!(ids(message(4, Some(vec![]), &[replaced])), Some(vec![first, (id(hall), false)]));
+
+        let keys = keys_after(&file, 3, message(4, Some(vec![]), &[])).unwrap();
+        assert_eq!((keys.gid, keys.master_secret.as_slice(), keys.master_salt), (vec![5], &[6; 16][..], vec![7]));
+        assert_eq!((keys.number, keys.sender_id.as_deref()), (4, Some(file.sender_id.as_bytes())));
+        assert_eq!((keys.aead, keys.curve, keys.kdc), (file.aead, file.curve, None));
+
+        assert_eq!(ids(message(5, Some(vec![]), &[])), None, "it missed an epoch");
+        assert_eq!(ids(message(4, None, &[])), None, "a response to a registration names no stale members");
+        assert_eq!(ids(message(4, Some(vec![file.sender_id.as_bytes().to_vec()]), &[])), None, "its own Sender ID");
     }
 }
