@@ -12,11 +12,13 @@
 //! POST   /ace-group/GROUP/clash        two members use one SenderID: an array of the epoch and the SenderID (Axiom groups)
 //! ```
 //!
-//! A Group OSCORE group has the same resources with the messages of draft-ietf-ace-key-groupcomm-oscore, and three
+//! A Group OSCORE group has the same resources with the messages of draft-ietf-ace-key-groupcomm-oscore, and five
 //! more:
 //!
 //! ```text
 //! GET    /ace-group/GROUP/kdc-cred     the credential of the Group Manager
+//! GET    /ace-group/GROUP/policies     the policies of the group
+//! GET    /ace-group/GROUP/active       true, because each group is active
 //! FETCH  /ace-group/GROUP/stale-sids   the Sender IDs that no member has any more
 //! POST   /ace-group/GROUP/nodes/NODE   another Sender ID for this member
 //! ```
@@ -49,7 +51,7 @@ use tegmen::coap::{Code, OptionNumber, Response};
 use tegmen::identity::{Identity, Protection};
 use tegmen_coap::Methods;
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
-use tegmen_host::group::groupcomm::oscore::{OscoreFilter, OscoreJoinRequest, encode_sender_id};
+use tegmen_host::group::groupcomm::oscore::{OscoreFilter, OscoreJoinRequest, encode_policies, encode_sender_id};
 use tegmen_host::group::groupcomm::{
     CredsFilter, GROUPCOMM_CBOR, GROUPS, GroupcommError, JoinRequest, REQUESTER, RESPONDER,
 };
@@ -59,6 +61,8 @@ use tegmen_host::uri::Uri;
 use tegmen_store::Store;
 use tegmen_store::clock::now_millis;
 
+/// CoAP Content-Format of `application/cbor` (RFC 8949, section 9.1).
+const CBOR: u16 = 60;
 /// The time after which a peer may repeat a request that was answered with 5.03.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// The default interval of [`GroupServer::with_join_interval`].
@@ -201,6 +205,8 @@ type Peer<'a> = (&'a str, Identity);
 enum Asked {
     Join(JoinRequest, Option<IpAddr>),
     OscoreJoin(OscoreJoinRequest),
+    /// An empty request to join, which asks for the demand of a proof of possession.
+    Demand,
     Keys {
         node: Option<String>,
     },
@@ -211,6 +217,8 @@ enum Asked {
     /// the members; it is empty for all members.
     Creds(Vec<u8>),
     ManagerCred,
+    Policies,
+    Active,
     Stale(u16),
     Clash(Clash),
     NewSenderId {
@@ -269,6 +277,7 @@ impl<S: Store> GroupServer<S> {
             (Code::POST, []) if OscoreJoinRequest::is(request.payload()) => {
                 Asked::OscoreJoin(self.check_oscore_join(request, who, &group)?)
             }
+            (Code::POST, []) if request.payload().is_empty() => Asked::Demand,
             (Code::POST, []) => {
                 let (join, address) = self.check_join(request, who, &group)?;
                 Asked::Join(join, address)
@@ -280,6 +289,8 @@ impl<S: Store> GroupServer<S> {
             (Code::GET, ["creds"]) => Asked::Creds(Vec::new()),
             (Code::FETCH, ["creds"]) => Asked::Creds(check_format(request)?.to_vec()),
             (Code::GET, ["kdc-cred"]) => Asked::ManagerCred,
+            (Code::GET, ["policies"]) => Asked::Policies,
+            (Code::GET, ["active"]) => Asked::Active,
             (Code::FETCH, ["stale-sids"]) => {
                 let since = minicbor::decode(request.payload());
                 Asked::Stale(since.map_err(|error| self.malformed(who, &group, &error))?)
@@ -291,7 +302,10 @@ impl<S: Store> GroupServer<S> {
             (Code::POST, ["nodes", node]) => Asked::NewSenderId { node: (*node).to_owned() },
             (Code::GET, ["nodes", node]) => Asked::Keys { node: Some((*node).to_owned()) },
             (Code::DELETE, ["nodes", node]) => Asked::Leave { node: (*node).to_owned() },
-            (_, [] | ["num" | "creds" | "kdc-cred" | "stale-sids" | "clash"] | ["nodes", _]) => {
+            (
+                _,
+                [] | ["num" | "creds" | "kdc-cred" | "policies" | "active" | "stale-sids" | "clash"] | ["nodes", _],
+            ) => {
                 return Err(Code::METHOD_NOT_ALLOWED);
             }
             _ => return Err(Code::NOT_FOUND),
@@ -383,8 +397,18 @@ impl<S: Store> GroupServer<S> {
         Ok(joined(code, (group, keys.leaf), &keys.encode()))
     }
 
+    /// Demands a proof of possession from a device that wants to join a Group OSCORE group.
+    async fn demand(&self, who: &str, group: &str) -> Result<Reply, GroupError> {
+        let scheme = self.oscore_config(group).await?.signature;
+        let scheme = scheme.ok_or_else(|| GroupError::OtherProtocol(group.to_owned()))?;
+        let challenge = self.challenges.oscore_challenge((who, group), scheme, Instant::now());
+        let reply = Reply::new(Code::BAD_REQUEST).uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into());
+        Ok(reply.payload(challenge.encode(group).as_slice()))
+    }
+
     /// Answers a request to join a Group OSCORE group. A device that wants to send first proves that it has the private
-    /// key of its credential.
+    /// key of its credential. A member that joins again may leave out its credential: it keeps the stored one, for which
+    /// it gave the proof earlier.
     async fn ask_to_join_oscore(
         &self,
         (who, identity): Peer<'_>,
@@ -398,12 +422,10 @@ impl<S: Store> GroupServer<S> {
         match possession {
             // A monitor sends nothing, so nobody verifies its signatures.
             _ if roles.monitor => {}
-            None => {
-                let challenge = self.challenges.oscore_challenge((who, group), scheme, Instant::now());
-                let reply = Reply::new(Code::BAD_REQUEST);
-                let reply = reply.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into());
-                return Ok(reply.payload(challenge.encode(group).as_slice()));
-            }
+            None => match self.controller.oscore_credential(group, who).await? {
+                None => return self.demand(who, group).await,
+                stored => credential = stored,
+            },
             Some(possession) => {
                 oscore::check_credential(&config, who, &possession.credential)?;
                 let proof = (&possession, cnonce.as_slice());
@@ -429,6 +451,7 @@ impl<S: Store> GroupServer<S> {
             Ok(joined) => joined,
             Err(refusal) => return Ok(refusal),
         };
+        let creds = creds.map(|filter| filter.relevant_to(roles));
         let (keys, leaf) = self.controller.oscore_admitted(group, (who, epoch), creds.as_ref()).await?;
         Ok(joined(code, (group, leaf), &keys.encode()))
     }
@@ -480,6 +503,10 @@ impl<S: Store> GroupServer<S> {
         match asked {
             Asked::Join(join, address) => self.ask_to_join((who, identity), group, (join, address)).await,
             Asked::OscoreJoin(join) => self.ask_to_join_oscore((who, identity), group, join).await,
+            Asked::Demand => match controller.config(group).await?.protocol {
+                Protocol::Axiom => Ok(Reply::new(self.malformed(who, group, &"the request to join is empty"))),
+                Protocol::Oscore => self.demand(who, group).await,
+            },
             Asked::Creds(payload) => self.creds(who, group, &payload).await,
             Asked::Keys { node } => {
                 let is_ours = |leaf: u32| node.as_ref().is_none_or(|node| *node == leaf.to_string());
@@ -518,13 +545,23 @@ impl<S: Store> GroupServer<S> {
                 let cred = controller.manager_cred(group, who).await?;
                 Ok(Reply::content(GROUPCOMM_CBOR, cred.encode().as_slice()))
             }
+            Asked::Policies => {
+                controller.oscore_keys(group, who).await?;
+                Ok(Reply::content(GROUPCOMM_CBOR, encode_policies().as_slice()))
+            }
+            Asked::Active => {
+                controller.oscore_keys(group, who).await?;
+                Ok(Reply::content(CBOR, minicbor::to_vec(true).unwrap_or_default()))
+            }
             Asked::Stale(since) => {
-                let Some(stale) = controller.stale_ids(group, who, since).await? else {
-                    // A member without the newer sets forgets all other members.
-                    return Ok(Reply::new(Code::CONTENT));
-                };
+                let (epoch, stale) = controller.stale_ids(group, who, since).await?;
+                if since >= epoch {
+                    return Ok(Reply::new(self.malformed(who, group, &"its keys are not older than the current keys")));
+                }
+                // A member without the newer sets forgets all other members.
+                let Some(stale) = stale else { return Ok(Reply::new(Code::CONTENT)) };
                 let stale: Vec<minicbor::bytes::ByteVec> = stale.into_iter().map(Into::into).collect();
-                Ok(Reply::content(GROUPCOMM_CBOR, minicbor::to_vec(stale).unwrap_or_default()))
+                Ok(Reply::content(CBOR, minicbor::to_vec(stale).unwrap_or_default()))
             }
             Asked::Clash(clash) => self.end_clash(who, group, clash).await,
             Asked::NewSenderId { node } => self.new_sender_id(who, group, &node).await,

@@ -18,14 +18,16 @@ use tegmen_host::contexts::{Contexts, MemberFile, StoredMember, member_keys};
 use tegmen_host::controller::{self, ControllerError, OscoreJoining, OscorePace};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::groupcomm::oscore::{
-    KdcCred, OscoreChallenge, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession,
-    OscoreRekeying, Roles,
+    KdcCred, OscoreChallenge, OscoreCred, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession,
+    OscoreRekeying, Roles, subject_of,
 };
 use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GroupcommError};
 use tegmen_host::problem;
 use tegmen_store::{Database, backup};
 use tegmen_trust::provider::HostCrypto;
 
+/// CoAP Content-Format of `application/cbor`.
+const CBOR: u16 = 60;
 const SWITCH: u64 = 2;
 const LAMP: u64 = 4;
 const MONITOR: u64 = 8;
@@ -274,7 +276,7 @@ async fn a_join_with_the_credential_of_another_member_is_refused() {
     };
     let (hall, porch) = (world.device("hall").await, world.device("porch").await);
     let challenge = async |session: &Session| {
-        let reply = post(session, &request(LAMP)).await;
+        let reply = session.post("/ace-group/lamps", &[]).await.unwrap();
         assert_eq!(reply.code, Code::BAD_REQUEST);
         OscoreChallenge::parse(&reply.payload).unwrap()
     };
@@ -360,8 +362,33 @@ async fn the_resources_of_a_member_have_its_keys_and_no_others() {
     // Another Sender ID begins an epoch, in which the old one is stale.
     let renewed = hall.post(&own, b"").await.unwrap();
     assert_eq!((renewed.code, renewed.payload), (Code::CHANGED, vec![0xa1, 0x15, 0x41, 2]));
-    let stale = hall.request(Code::FETCH, "/ace-group/lamps/stale-sids").payload(&[3]).content_format(GROUPCOMM_CBOR);
-    assert_eq!(stale.await.unwrap().payload, [0x81, 0x41, 0]);
+    let stale = async |since: &[u8]| {
+        let request = hall.request(Code::FETCH, "/ace-group/lamps/stale-sids").payload(since).content_format(CBOR);
+        let response = request.await.unwrap();
+        (response.code, response.content_format(), response.payload)
+    };
+    assert_eq!(stale(&[3]).await, (Code::CONTENT, Some(CBOR.into()), vec![0x81, 0x41, 0]));
+    for wrong in [&[4][..], &[5], &[], &[0x20], &[0x61, b'3']] {
+        assert_eq!(stale(wrong).await.0, Code::BAD_REQUEST, "{wrong:?}: the current version is 4");
+    }
+    // After further changes, the first sets are not stored any more.
+    for _ in 0..8 {
+        world.controller.renew_sender_id("lamps", "switch").await.unwrap();
+    }
+    assert_eq!(stale(&[3]).await, (Code::CONTENT, None, Vec::new()));
+    assert_eq!(stale(&[11]).await.2, [0x81, 0x41, 9]);
+
+    let policies = hall.get("/ace-group/lamps/policies").await.unwrap();
+    assert_eq!(policies.content_format(), Some(GROUPCOMM_CBOR.into()));
+    assert_eq!(policies.payload, [0xa1, 16, 0xa2, 1, 0x18, 30, 2, 0]);
+    let active = hall.get("/ace-group/lamps/active").await.unwrap();
+    assert_eq!((active.content_format(), active.payload), (Some(CBOR.into()), vec![0xf5]));
+    let porch = world.device("porch").await;
+    for path in ["policies", "active"] {
+        let refused = porch.get(&format!("/ace-group/lamps/{path}")).await.unwrap();
+        let because = (Some(problem::CONTENT_FORMAT.into()), GroupcommError::NotAMember.encode());
+        assert_eq!((refused.code, (refused.content_format(), refused.payload)), (Code::FORBIDDEN, because), "{path}");
+    }
 }
 
 #[tokio::test]
@@ -637,4 +664,39 @@ async fn a_server_installs_the_keys_of_each_rekeying_and_forgets_them_with_its_e
     assert_eq!(reports.recv().await, Some(Err(true)));
     following.await.unwrap();
     assert_eq!(others().0, 6);
+}
+
+#[tokio::test]
+async fn a_member_joins_again_without_its_credential() {
+    let world = World::new("oscore-again", oscore(SignatureScheme::ED25519), false).await;
+    let hall = world.device("hall").await;
+    // An empty request, and one without a credential, ask for the demand of a proof.
+    for payload in [Vec::new(), request(LAMP).encode().to_vec()] {
+        let demand = hall.post("/ace-group/lamps", &payload).content_format(GROUPCOMM_CBOR).await.unwrap();
+        assert_eq!((demand.code, demand.content_format()), (Code::BAD_REQUEST, Some(GROUPCOMM_CBOR.into())));
+        assert_eq!(labels(&demand.payload), [29, 30, 31]);
+    }
+    world.joined("hall", LAMP).await;
+    world.joined("switch", SWITCH).await;
+    world.joined("porch", LAMP).await;
+    let switch = world.device("switch").await;
+    let of_hall = async || {
+        let creds = OscoreCreds::parse(&switch.get("/ace-group/lamps/creds").await.unwrap().payload).unwrap();
+        let find = |cred: &&OscoreCred| subject_of(&cred.credential).as_deref() == Some("hall");
+        creds.creds.iter().find(find).unwrap().clone()
+    };
+    let before = of_hall().await;
+    let again = OscoreJoinRequest { creds: Some(OscoreFilter::default()), ..request(LAMP) };
+    let joined = post(&hall, &again).await;
+    assert_eq!(joined.code, Code::CHANGED);
+    let keys = OscoreKeys::parse(&joined.payload).unwrap();
+    assert_eq!((keys.number, keys.sender_id), (5, Some(vec![3])), "it has another Sender ID");
+    let creds: Vec<_> = keys.creds.unwrap().into_iter().map(|cred| (cred.id, cred.roles)).collect();
+    assert_eq!(creds, [(vec![1], roles(SWITCH))], "a responder gets the credentials of the requesters");
+    assert!(labels(&joined.payload).contains(&16), "the policies of the group");
+    let after = of_hall().await;
+    assert_eq!((after.id, after.credential), (vec![3], before.credential));
+    // Its former Sender ID is stale.
+    let stale = hall.request(Code::FETCH, "/ace-group/lamps/stale-sids").payload(&[4]).content_format(CBOR);
+    assert_eq!(stale.await.unwrap().payload, [0x81, 0x41, 0]);
 }

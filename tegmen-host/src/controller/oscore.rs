@@ -7,8 +7,8 @@ use crate::contexts::{ContextError, FollowedMember, ManagedKeys, Manager, Member
 use crate::credentials::Credentials;
 use crate::group::groupcomm::GROUPCOMM_CBOR;
 use crate::group::groupcomm::oscore::{
-    KdcCred, OscoreChallenge, OscoreCred, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession,
-    OscoreRekeying, Roles,
+    KEY_CHECK, KdcCred, OscoreChallenge, OscoreCred, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys,
+    OscorePossession, OscoreRekeying, Roles,
 };
 use crate::provider::HostCrypto;
 use crate::x509::signer::SignError;
@@ -73,7 +73,7 @@ impl Default for OscorePace {
     /// Returns the default times: a member checks its observation after 30 seconds, waits at most one second of random
     /// time before each request, and waits at least 2 seconds between two requests for keys.
     fn default() -> Self {
-        Self { check: Duration::from_secs(30), jitter: Duration::from_secs(1), shortest: Duration::from_secs(2) }
+        Self { check: KEY_CHECK, jitter: Duration::from_secs(1), shortest: Duration::from_secs(2) }
     }
 }
 
@@ -103,9 +103,8 @@ impl Controller {
 
     async fn join_in(&self, session: &Session, dir: &Path, joining: &OscoreJoining) -> Result<(), ControllerError> {
         let path = self.path();
-        let ask = async |request: &OscoreJoinRequest| {
-            let payload = request.encode();
-            let asked = session.post(&path, &payload).content_format(GROUPCOMM_CBOR).await;
+        let ask = async |payload: &[u8]| {
+            let asked = session.post(&path, payload).content_format(GROUPCOMM_CBOR).await;
             asked.map_err(|source| self.unreachable(source))
         };
         let OscoreJoining { name, roles, allow } = joining;
@@ -116,7 +115,9 @@ impl Controller {
         crypto.random(&mut cnonce);
         let group = self.group.clone();
         let mut request = OscoreJoinRequest { group, roles: *roles, creds, cnonce, possession: None };
-        let reply = ask(&request).await?;
+        // An empty request asks for the demand (section 6.2). A request without a credential would join a current member
+        // again with its old credential.
+        let reply = ask(&[]).await?;
         if reply.code != Code::BAD_REQUEST || reply.content_format() != Some(GROUPCOMM_CBOR.into()) {
             return Err(self.refusal(&reply));
         }
@@ -129,7 +130,7 @@ impl Controller {
         let proof = OscorePossession::prove(&mut crypto, &request, &nonce, ours);
         request.possession = Some(proof.map_err(|_| no_key("the key does not sign"))?);
         let joined = now();
-        let reply = ask(&request).await?;
+        let reply = ask(&request.encode()).await?;
         let node = reply.options().filter(|(number, _)| *number == OptionNumber::LOCATION_PATH).last();
         let node = node.and_then(|(_, value)| std::str::from_utf8(value).ok()).unwrap_or_default().to_owned();
         let keys = self.oscore_keys_in(reply)?;

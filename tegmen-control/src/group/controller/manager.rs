@@ -135,13 +135,32 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         KdcCred::prove(&mut crypto, (&cnonce, nonce), (credential, curve, &private)).map_err(|_| unusable())
     }
 
-    /// Returns the Sender IDs that became stale in the epoch `since` or later. Returns `None` if the group does not store
-    /// all of them any more: a member then forgets all other members, and asks for their credentials.
+    /// Returns the number of the current epoch, and the Sender IDs that became stale in the epoch `since` or later. The
+    /// second value is `None` if the group does not store all of these Sender IDs any more: a member then forgets all
+    /// other members, and asks for their credentials.
     ///
     /// # Errors
     /// The errors of [`Self::oscore_keys`].
-    pub async fn stale_ids(&self, group: &str, member: &str, since: u16) -> Result<Option<Vec<Vec<u8>>>, GroupError> {
-        self.with_member(group, (member, u16::MAX), |group, _| Ok(group.ids.stale_since(since))).await
+    pub async fn stale_ids(
+        &self,
+        group: &str,
+        member: &str,
+        since: u16,
+    ) -> Result<(u16, Option<Vec<Vec<u8>>>), GroupError> {
+        let stale = |group: &Group, _: &Member| Ok((group.tree.epoch(), group.ids.stale_since(since)));
+        self.with_member(group, (member, u16::MAX), stale).await
+    }
+
+    /// Returns the stored credential of a member of a Group OSCORE group; `None` if the device is no member, or a monitor.
+    ///
+    /// # Errors
+    /// The errors of [`Self::oscore_keys`], except [`GroupError::NoMember`].
+    pub(crate) async fn oscore_credential(&self, group: &str, name: &str) -> Result<Option<Vec<u8>>, GroupError> {
+        let credential = |member: &Member| from_hex(member.oscore.as_ref()?.credential.as_deref()?);
+        match self.with_member(group, (name, u16::MAX), |_, member| Ok(credential(member))).await {
+            Err(GroupError::NoMember { .. }) => Ok(None),
+            credential => credential,
+        }
     }
 
     /// Gives a member of a Group OSCORE group another Sender ID. The next epoch begins. Returns the Sender ID.

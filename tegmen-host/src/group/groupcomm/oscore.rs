@@ -20,9 +20,10 @@ pub use rekeying::OscoreRekeying;
 
 use super::creds::{CLIENT_CRED, CLIENT_CRED_VERIFY, CNONCE, GET_CREDS, KDCCHALLENGE, SIGN_INFO, algorithm_of};
 use super::{SCOPE, array};
-use crate::cbor::{Malformed, MapWriter, Out, Sink, Written, bytes, integer, read_array, read_message};
+use crate::cbor::{Malformed, MapWriter, Out, Sink, Written, bytes, integer, number, read_array, read_message};
 use crate::provider::HostCrypto;
 use minicbor::{Decoder, Encoder};
+use std::time::Duration;
 use tegmen::crypto::{Curve, DIGEST_LEN, GroupCrypto as _, SignatureScheme, Unsupported};
 use tegmen::oscore::group::{Algorithms, key_of_ccs};
 use tegmen::secret::Secret;
@@ -38,6 +39,15 @@ const SIGNATURE: usize = 64;
 const LONGEST_NONCE: usize = 64;
 /// The label of the Sender ID in a response to a request for a new Sender ID.
 const GROUP_SENDER_ID: i64 = 21;
+/// The label of the parameters of the pairwise mode in a demand for a proof of possession.
+const ECDH_INFO: i64 = 31;
+/// The label of the policies of a group, and the labels of two policies (RFC 9594, section 4.3.1).
+const GROUP_POLICIES: i64 = 16;
+const KEY_UPDATE_CHECK_INTERVAL: i64 = 1;
+const EXPIRATION_DELTA: i64 = 2;
+
+/// The policy Key Update Check Interval of a group: the interval at which a member checks that it has the current keys.
+pub const KEY_CHECK: Duration = Duration::from_secs(30);
 
 /// The roles of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -250,6 +260,12 @@ impl OscoreChallenge {
             integer(encoder, CCS)
         });
         map.entry(KDCCHALLENGE, |encoder| bytes(encoder, &self.nonce));
+        map.entry(ECDH_INFO, |encoder| {
+            encoder.array(1)?.array(5)?.array(1)?.str(group)?.i64(keys::ECDH_SS)?;
+            let (kty, crv) = keys::agreement(self.curve);
+            encoder.array(1)?.i64(kty)?.array(2)?.i64(kty)?.i64(crv)?;
+            integer(encoder, CCS)
+        });
         map.finish()
     }
 
@@ -300,6 +316,21 @@ pub fn sender_id_of(number: u32) -> Vec<u8> {
     let digits = number.to_be_bytes();
     let zeros = digits.iter().take_while(|byte| **byte == 0).count().min(3);
     digits.iter().skip(zeros).copied().collect()
+}
+
+/// Writes the payload of a response with the policies of a group.
+pub fn encode_policies() -> Out {
+    let mut map = MapWriter::default();
+    write_policies(&mut map);
+    map.finish()
+}
+
+/// Writes the policies of a group into a map. Members use no keys after the time in `exp`.
+fn write_policies(map: &mut MapWriter) {
+    map.map(GROUP_POLICIES, Some(KEY_CHECK.as_secs()), |map, interval| {
+        map.entry(KEY_UPDATE_CHECK_INTERVAL, |encoder| number(encoder, interval));
+        map.entry(EXPIRATION_DELTA, |encoder| number(encoder, 0));
+    });
 }
 
 /// Writes the payload of a response with a new Sender ID.

@@ -151,6 +151,19 @@ impl OscoreFilter {
             && (self.members.is_empty() || is_listed != self.excludes)
     }
 
+    /// Returns the filter for a member that joins with these roles (draft-ietf-ace-key-groupcomm-oscore, section 6.3). If
+    /// this filter selects all members, the result selects only those with which the member exchanges messages: the
+    /// responders for a requester, and the requesters for a responder or a monitor.
+    #[must_use]
+    pub fn relevant_to(self, Roles { requester, responder, monitor }: Roles) -> Self {
+        if self != Self::default() {
+            return self;
+        }
+        let (of_requesters, of_responders) = (responder || monitor, requester);
+        let relevant = Roles { requester: of_requesters, responder: of_responders, monitor: false };
+        Self { roles: vec![relevant.number()], ..self }
+    }
+
     /// Reads the value of `get_creds`. An array without roles and members is malformed (RFC 9594, section 4.4.1).
     pub(super) fn read(decoder: &mut Decoder<'_>) -> Result<Self, Malformed> {
         let mut filter = Self::default();

@@ -3,10 +3,10 @@
 use super::super::creds::{MAX_WITH_CREDS, algorithm_of, scheme_of as scheme_with};
 use super::super::{GKTY, KEY, PROFILE};
 use super::creds::{NUM, ReadOscoreCreds};
-use super::{CCS, GROUP_OSCORE, OscoreCred, scheme_of, signed, verifies};
-use crate::cbor::{Malformed, MapWriter, Out, bytes, integer, number, read_map, read_message_of};
+use super::{CCS, GROUP_OSCORE, OscoreCred, scheme_of, signed, verifies, write_policies};
+use crate::cbor::{Malformed, MapWriter, Out, Sink, Written, bytes, integer, number, read_map, read_message_of};
 use crate::provider::HostCrypto;
-use minicbor::Decoder;
+use minicbor::{Decoder, Encoder};
 use tegmen::crypto::{Curve, GroupCrypto as _, Unsupported};
 use tegmen::oscore::Aead;
 use tegmen::secret::Secret;
@@ -39,7 +39,7 @@ const ECDH_PARAMS: i64 = 13;
 /// HKDF, and the number of its HMAC.
 const HKDF_SHA_256: [i64; 2] = [-10, 5];
 /// ECDH-SS + HKDF-256 (RFC 9053, section 6.3.1).
-const ECDH_SS: i64 = -27;
+pub(super) const ECDH_SS: i64 = -27;
 
 /// Returns the key type and the curve of COSE for keys on this curve.
 pub(super) const fn capabilities(curve: Curve) -> (i64, i64) {
@@ -48,6 +48,15 @@ pub(super) const fn capabilities(curve: Curve) -> (i64, i64) {
         Curve::X25519 => (1, 4),
         Curve::Ed25519 => (1, 6),
     }
+}
+
+/// Returns the key type and the curve of COSE for the key agreement of the pairwise mode. Keys on Ed25519 are converted
+/// to X25519 (section 14.3 of the draft).
+pub(super) const fn agreement(curve: Curve) -> (i64, i64) {
+    capabilities(match curve {
+        Curve::Ed25519 => Curve::X25519,
+        other => other,
+    })
 }
 
 /// The keying material of a group for one member. Secrets are wiped on drop.
@@ -133,7 +142,9 @@ impl OscoreKeys {
         if let Some(creds) = &self.creds {
             OscoreCred::write_all(creds, &mut map);
         }
+        // Only the response to a join request has these parameters.
         if let Some(kdc) = &self.kdc {
+            write_policies(&mut map);
             kdc.write(&mut map);
         }
         map.finish()
@@ -141,7 +152,6 @@ impl OscoreKeys {
 
     fn write_key(&self, map: &mut MapWriter) {
         let aead = i64::from(self.aead.cose_id());
-        let (kty, crv) = capabilities(self.curve);
         let salt = Some(self.master_salt.as_slice()).filter(|salt| !salt.is_empty());
         map.entry(MS, |encoder| bytes(encoder, &self.master_secret));
         map.entry(ALG, |encoder| integer(encoder, aead));
@@ -151,15 +161,13 @@ impl OscoreKeys {
         map.entry(CRED_FMT, |encoder| integer(encoder, CCS));
         map.entry(GP_ENC_ALG, |encoder| integer(encoder, aead));
         map.entry(SIGN_ALG, |encoder| integer(encoder, algorithm_of(scheme_of(self.curve))));
-        for label in [SIGN_PARAMS, ECDH_PARAMS] {
-            if label == ECDH_PARAMS {
-                map.entry(ECDH_ALG, |encoder| integer(encoder, ECDH_SS));
-            }
-            map.entry(label, |encoder| {
-                encoder.array(2)?.array(1)?.i64(kty)?.array(2)?.i64(kty)?;
-                integer(encoder, crv)
-            });
-        }
+        let parameters = |encoder: &mut Encoder<Sink<'_>>, (kty, crv): (i64, i64)| -> Written {
+            encoder.array(2)?.array(1)?.i64(kty)?.array(2)?.i64(kty)?;
+            integer(encoder, crv)
+        };
+        map.entry(SIGN_PARAMS, |encoder| parameters(encoder, capabilities(self.curve)));
+        map.entry(ECDH_ALG, |encoder| integer(encoder, ECDH_SS));
+        map.entry(ECDH_PARAMS, |encoder| parameters(encoder, agreement(self.curve)));
     }
 
     /// Reads the payload of a response.

@@ -112,6 +112,58 @@ fn keys_are_read_as_they_are_written() {
 }
 
 #[test]
+fn a_demand_for_a_proof_has_the_parameters_of_both_modes() {
+    for (curve, signs, agrees) in [(Curve::Ed25519, [1, 0x27, 6], [1, 4]), (Curve::P256, [2, 0x26, 1], [2, 1])] {
+        let challenge = OscoreChallenge { curve, nonce: [3; 32] };
+        let [kty, alg, crv] = signs;
+        // sign_info 29, kdcchallenge 30, ecdh_info 31; -27 is ECDH-SS + HKDF-256, and 14 is the format of credentials
+        let sign_info = [0x18, 29, 0x81, 0x85, 0x81, 0x61, b'g', alg, 0x81, kty, 0x82, kty, crv, 14];
+        let [kty, crv] = agrees;
+        let ecdh_info = [0x18, 31, 0x81, 0x85, 0x81, 0x61, b'g', 0x38, 26, 0x81, kty, 0x82, kty, crv, 14];
+        let expected = [&[0xa3][..], &sign_info, &[0x18, 30, 0x58, 32], &[3; 32], &ecdh_info].concat();
+        let encoded = challenge.encode("g");
+        assert_eq!(encoded.as_slice(), expected);
+        assert_eq!(OscoreChallenge::parse(&encoded), Ok(challenge));
+    }
+}
+
+#[test]
+fn keys_name_the_curve_of_the_signatures_and_that_of_the_pairwise_mode() {
+    for (curve, signs, agrees) in [(Curve::Ed25519, [1, 6], [1, 4]), (Curve::P256, [2, 1], [2, 1])] {
+        let keys = OscoreKeys {
+            gid: vec![7],
+            master_secret: vec![8; 16].into(),
+            master_salt: Vec::new(),
+            aead: tegmen::oscore::Aead::default(),
+            curve,
+            sender_id: None,
+            number: 4,
+            expires: 5,
+            creds: None,
+            kdc: None,
+        };
+        let encoded = keys.encode();
+        let parameters = |label: u8, [kty, crv]: [u8; 2]| [label, 0x82, 0x81, kty, 0x82, kty, crv];
+        for expected in [parameters(11, signs), parameters(13, agrees)] {
+            assert!(encoded.windows(7).any(|part| part == expected), "{expected:?}");
+        }
+    }
+}
+
+#[test]
+fn a_group_has_two_policies() {
+    assert_eq!(encode_policies().as_slice(), [0xa1, 16, 0xa2, 1, 0x18, 30, 2, 0]);
+}
+
+#[test]
+fn a_joining_member_gets_the_credentials_of_its_counterparts() {
+    let relevant = |roles| OscoreFilter::default().relevant_to(Roles::of_number(roles).unwrap()).roles;
+    assert_eq!([2, 4, 6, 8].map(relevant), [[4], [2], [6], [2]]);
+    let own = OscoreFilter { roles: vec![8], ..OscoreFilter::default() };
+    assert_eq!(own.clone().relevant_to(Roles::of_number(2).unwrap()), own);
+}
+
+#[test]
 fn a_rekeying_message_has_the_parameters_of_the_draft() {
     let message = |stale, joined| OscoreRekeying {
         gid: vec![7; 2],
