@@ -26,7 +26,7 @@ use std::process::Command;
 use works::{Scene, Server};
 
 const POLICY: &str = r#"[[rule]]
-subject = ["switch", "attic", "hall", "porch"]
+subject = ["switch", "attic", "hall", "porch", "display"]
 publisher = "controller"
 allow = "POST /ace-group/lights"
 
@@ -44,6 +44,8 @@ const GROUP: &str = "239.255.79.1%127.0.0.1";
 const PORT: &str = "20793";
 const HALL: &str = "127.0.0.2";
 const PORCH: &str = "127.0.0.3";
+/// The address of a monitor.
+const DISPLAY: &str = "127.0.0.4";
 
 /// Starts the Group Manager at this port of 127.0.0.1.
 fn manager<'s>(scene: &'s Scene, port: &str) -> (Server, Operator<'s>) {
@@ -59,6 +61,7 @@ fn manager<'s>(scene: &'s Scene, port: &str) -> (Server, Operator<'s>) {
 fn lamp(dir: &Path, name: &str, address: &str) -> Server {
     let credentials = format!("{name}.toml");
     let options = ["--no-secure", "--value", "/on=no", "--leisure", "1", "--plain-port", PORT, "--group", GROUP];
+    let options = [&options[..], &["--anonymous", "GET /on"]].concat();
     let own = ["serve", "--oscore", name, "--member-credentials", &credentials, "--listen", address];
     Server::spawn(dir, &[own.as_slice(), &options].concat(), 1)
 }
@@ -108,7 +111,7 @@ fn members_join_talk_follow_the_group_manager_and_refuse_an_evicted_member() {
     secret(dir, "device.key", &"07".repeat(16));
     let (server, operator) = manager(&scene, "0");
     operator.succeeds("bootstrap", &format!("key create root {ALL} --output root.key"));
-    for device in ["switch", "attic", "hall", "porch"] {
+    for device in ["switch", "attic", "hall", "porch", "display"] {
         operator.succeeds("root.key", &format!("device add {device} --kind shared-key --secret-file device.key"));
         let key = "07".repeat(16);
         secret(dir, &format!("{device}.toml"), &format!("[[psk]]\nidentity = \"{device}\"\nkey = \"{key}\"\n"));
@@ -129,23 +132,41 @@ fn members_join_talk_follow_the_group_manager_and_refuse_an_evicted_member() {
         let (is_done, joined) = join(name, roles);
         assert!(is_done && joined.contains("Member of the Group OSCORE group lights"), "{joined}");
     }
+    let (is_done, joined) = join("display", "--monitor");
+    assert!(is_done && joined.trim_end().ends_with(", monitor."), "{joined}");
+    assert!(succeeds(dir, "oscore show display").contains("sender_id     none (monitor)"));
+    let (is_done, refused) = tegmen(dir, &format!("put --oscore display coap://{GROUP}:{PORT}/on none"));
+    assert!(!is_done && refused.contains("this member is a monitor"), "{refused}");
     let shown = operator.succeeds("root.key", "group show lights");
     assert!(
         shown.contains("hall: responder, Sender ID 00,") && shown.contains("attic: requester, Sender ID 03,"),
         "{shown}"
     );
     let mut lamps = [lamp(dir, "hall", HALL), lamp(dir, "porch", PORCH)];
+    // The monitor processes the first request of a member under new keys at once, and answers nothing.
+    let mut display = lamp(dir, "display", DISPLAY);
+    let displays = |value: &str| {
+        wait(value, || {
+            let (is_done, text) = tegmen(dir, &format!("get coap://{DISPLAY}:{PORT}/on"));
+            (is_done && text.trim() == value).then_some(())
+        });
+    };
     // The hall missed the joins of the others. The porch missed those of the switch and of the attic.
     lamps.iter_mut().for_each(|lamp| lamp.wait_for("new keys"));
 
     let update = |name: &str| tegmen(dir, &format!("group update --state {name} --credentials {name}.toml"));
     assert!(update("switch").0);
+    let (_, asked) = tegmen(dir, &format!("put --oscore switch --group-wait 2 coap://{GROUP}:{PORT}/on zero"));
+    assert!(asked.contains("hall") && asked.contains("porch") && !asked.contains("display"), "{asked}");
+    displays("zero");
     switches(dir, "switch", "one");
     operator.succeeds("root.key", "group rekey lights");
     // The rekeying message comes before any message under the new keys.
     lamps.iter_mut().for_each(|lamp| lamp.wait_for("new keys"));
+    display.wait_for("new keys");
     assert!(update("switch").0);
     switches(dir, "switch", "two");
+    displays("two");
 
     operator.succeeds("root.key", "group remove lights switch");
     operator.fails("root.key", "group remove lights switch", 1, "(unknown-member)");

@@ -33,7 +33,7 @@ pub use keeper::Used;
 pub use kind::{recover, used};
 pub use member::keys as member_keys;
 pub use member::{
-    AAD, ManagedKeys, Manager, MemberContext, MemberFile, OtherMember, StoredMember, create_group, is_member,
+    AAD, ManagedKeys, Manager, MemberContext, MemberFile, OtherMember, OwnKeys, StoredMember, create_group, is_member,
 };
 pub use members::FollowedMember;
 pub(crate) use members::{MEMBER_OVERHEAD, ReceivedInGroup, SharedMember, find as find_recipient};
@@ -129,6 +129,12 @@ pub enum ContextError {
         "{dir}: another process uses this context; end that process first, because two processes would use the same nonces"
     )]
     InUse {
+        /// The directory.
+        dir: String,
+    },
+    /// The member is a monitor, so it sends no messages.
+    #[error("{dir}: this member is a monitor, which sends no messages; join the group again without --monitor")]
+    Monitor {
         /// The directory.
         dir: String,
     },

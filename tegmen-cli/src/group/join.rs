@@ -54,6 +54,9 @@ pub(crate) struct Join {
     /// Do not answer requests to the group.
     #[arg(long, requires = "send")]
     no_listen: bool,
+    /// Join a Group OSCORE group as a monitor: the member processes requests to the group, and sends nothing.
+    #[arg(long, requires = "group_oscore", conflicts_with_all = ["send", "no_listen"])]
+    monitor: bool,
     /// Right of the members of the group, such as 'PUT /light'; may be repeated. Default: all rights.
     #[arg(long, value_name = "RULE")]
     allow: Vec<String>,
@@ -79,7 +82,8 @@ impl Join {
         let allow = (!self.allow.is_empty()).then(|| self.allow.clone());
         if self.group_oscore {
             let uri = self.uri.as_deref().unwrap_or_default();
-            let roles = Roles { requester: self.send, responder: !self.no_listen, monitor: false };
+            let roles =
+                Roles { requester: self.send, responder: !self.no_listen && !self.monitor, monitor: self.monitor };
             return super::oscore::join((uri, &self.state), roles, allow, &self.connect, out);
         }
         let settings = MemberSettings { interface: self.interface.clone(), allow, ..MemberSettings::default() };

@@ -47,11 +47,12 @@ pub(super) fn join(
 
 fn report(event: &str, text: &str, file: &MemberFile, out: Output) {
     let epoch = file.manager.as_ref().map_or(0, |manager| manager.epoch);
-    let (gid, id) = (to_hex(&file.group_id), to_hex(file.sender_id.as_bytes()));
+    let (gid, id) = (to_hex(&file.group_id), file.own.as_ref().map(|own| to_hex(own.sender_id.as_bytes())));
+    let role = id.as_ref().map_or_else(|| "monitor".to_owned(), |id| format!("Sender ID {id}"));
     out.line(
         || {
             printable(&format!(
-                "{text} of the Group OSCORE group {}, epoch {epoch}, Group Identifier {gid}, Sender ID {id}.",
+                "{text} of the Group OSCORE group {}, epoch {epoch}, Group Identifier {gid}, {role}.",
                 file.group
             ))
         },

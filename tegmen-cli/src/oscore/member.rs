@@ -78,7 +78,7 @@ impl NewGroup {
             },
             || {
                 let members = files.iter().zip(&dirs).map(|(file, dir)| {
-                    json!({ "name": file.name, "id": hex(&file.sender_id), "dir": dir.display().to_string() })
+                    json!({ "name": file.name, "id": own_id(file), "dir": dir.display().to_string() })
                 });
                 json!({ "dir": dir.to_string(), "group": first.group, "group_id": to_hex(&first.group_id),
                     "members": members.collect::<Vec<_>>() })
@@ -99,7 +99,7 @@ pub(super) fn show(dir: &Path, out: Output) -> Result<(), Failure> {
                 format!("group         {}", file.group),
                 format!("group_id      {}", to_hex(&file.group_id)),
                 format!("name          {}", file.name),
-                format!("sender_id     {}", id(&file.sender_id)),
+                format!("sender_id     {}", file.own.as_ref().map_or_else(|| "none (monitor)".to_owned(), |own| id(&own.sender_id))),
                 format!("algorithm     {}", contexts::algorithm(file.aead)),
                 format!("curve         {}", curve(file.curve)),
                 format!("expires       {}", expires.map_or("never", String::as_str)),
@@ -116,12 +116,17 @@ pub(super) fn show(dir: &Path, out: Output) -> Result<(), Failure> {
                 json!({ "name": other.name, "id": hex(&other.id), "credential": to_hex(&other.credential), "allow": other.allow })
             });
             json!({ "group": file.group, "group_id": to_hex(&file.group_id), "name": file.name,
-                "sender_id": hex(&file.sender_id), "algorithm": contexts::algorithm(file.aead), "curve": curve(file.curve),
-                "credential": to_hex(&file.credential), "expires": expires, "members": members.collect::<Vec<_>>(),
+                "sender_id": own_id(&file), "algorithm": contexts::algorithm(file.aead), "curve": curve(file.curve),
+                "credential": file.own.as_ref().map(|own| to_hex(&own.credential)), "expires": expires, "members": members.collect::<Vec<_>>(),
                 "next": used.next, "window_known": used.window_known })
         },
     );
     Ok(())
+}
+
+/// Returns the ID of a member; `None` for a monitor.
+fn own_id(file: &MemberFile) -> Option<String> {
+    file.own.as_ref().map(|own| hex(&own.sender_id))
 }
 
 fn hex(id: &Id) -> String {

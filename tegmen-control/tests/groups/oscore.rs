@@ -11,10 +11,10 @@ use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageType};
 use tegmen::crypto::{Curve, SignatureScheme};
 use tegmen::oscore::group::{Mode, Replies};
-use tegmen::oscore::{UnprotectError, Unprotected};
+use tegmen::oscore::{ProtectError, UnprotectError, Unprotected};
 use tegmen_control::group::{Controller, GroupConfig, GroupError, NewMember, NewOscoreMember, Protocol};
 use tegmen_host::client::{ClientConfig, Response, Session};
-use tegmen_host::contexts::{Contexts, MemberFile, StoredMember, member_keys};
+use tegmen_host::contexts::{ContextError, Contexts, MemberFile, StoredMember, member_keys};
 use tegmen_host::controller::{self, ControllerError, OscoreJoining, OscorePace};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::groupcomm::oscore::{
@@ -658,7 +658,8 @@ async fn a_server_installs_the_keys_of_each_rekeying_and_forgets_them_with_its_e
     porch.controller.update_oscore(&porch.dir).await.unwrap();
     let (file, of_porch) = (MemberFile::read(&hall.dir).unwrap(), MemberFile::read(&porch.dir).unwrap());
     assert_eq!((&file.group_id, &file.master_salt), (&of_porch.group_id, &of_porch.master_salt));
-    assert_eq!((&file.master_secret, file.sender_id.as_bytes()), (&of_porch.master_secret, &[0][..]));
+    let own = file.own.as_ref().unwrap();
+    assert_eq!((&file.master_secret, own.sender_id.as_bytes()), (&of_porch.master_secret, &[0][..]));
 
     world.controller.evict("lamps", "hall").await.unwrap();
     assert_eq!(reports.recv().await, Some(Err(true)));
@@ -699,4 +700,53 @@ async fn a_member_joins_again_without_its_credential() {
     // Its former Sender ID is stale.
     let stale = hall.request(Code::FETCH, "/ace-group/lamps/stale-sids").payload(&[4]).content_format(CBOR);
     assert_eq!(stale.await.unwrap().payload, [0x81, 0x41, 0]);
+}
+
+#[tokio::test]
+async fn a_monitor_opens_requests_and_protects_no_message() {
+    for scheme in [SignatureScheme::ED25519, SignatureScheme::ECDSA_SECP256R1_SHA256] {
+        let world = World::new(&format!("oscore-monitor-{}", scheme.0), oscore(scheme), false).await;
+        let switch = world.joined("switch", SWITCH).await;
+        let monitor = world.joined("hall", MONITOR).await;
+        let file = MemberFile::read(&monitor.dir).unwrap();
+        assert!(file.own.is_none());
+        let names = file.others.iter().map(|other| other.name.as_str()).collect::<Vec<_>>();
+        assert_eq!(names, ["switch"], "it gets the credentials of the requesters");
+        switch.controller.update_oscore(&switch.dir).await.unwrap();
+        let request = ask(&mut switch.open());
+        let is_fresh = |member: &mut StoredMember, request: &[u8]| {
+            let crypto = &mut HostCrypto::from_os().unwrap();
+            let mut request = request.to_vec();
+            let StoredMember { context, recipients, .. } = member;
+            let opened = context.unprotect_request(crypto, recipients.as_mut_slice(), &mut request);
+            opened.map(|opened| matches!(opened, Unprotected::Fresh(..)))
+        };
+        let mut opened = monitor.open();
+        assert_eq!(is_fresh(&mut opened, &request), Ok(true), "it needs no challenge");
+        assert_eq!(is_fresh(&mut opened, &request), Err(UnprotectError::Replayed));
+        assert!(matches!(opened.renew(), Err(ContextError::Monitor { .. })));
+        let mut storage = [0; 400];
+        let mut frame = Frame::new(&mut storage, 200);
+        Builder::new(&mut frame, MessageType::NonConfirmable, Code::PUT, 1, b"t").unwrap();
+        let crypto = &mut HostCrypto::from_os().unwrap();
+        let protected = opened.context.protect_request(crypto, Mode::Group, [Replies::default(); 3], &mut frame);
+        assert!(matches!(protected, Err(ProtectError::LeaseSpent | ProtectError::Exhausted)), "{:?}", protected.err());
+        // Its replay windows survive an orderly end, and are lost in a power cut.
+        opened.close().unwrap();
+        drop(opened);
+        assert_eq!(is_fresh(&mut monitor.open(), &request), Err(UnprotectError::Replayed));
+        monitor.open().abandon();
+        let later = ask(&mut switch.open());
+        assert_eq!(is_fresh(&mut monitor.open(), &later), Ok(false), "it cannot know which requests are new");
+
+        // In the next epoch it has new windows. Its request for keys brings no Sender ID.
+        world.controller.rekey("lamps").await.unwrap();
+        for member in [&switch, &monitor] {
+            assert!(member.controller.update_oscore(&member.dir).await.unwrap());
+        }
+        let request = ask(&mut switch.open());
+        assert_eq!(is_fresh(&mut monitor.open(), &request), Ok(true));
+        let node = world.controller.node("lamps", "hall").await.unwrap().to_string();
+        monitor.controller.leave_oscore(&node).await.unwrap();
+    }
 }

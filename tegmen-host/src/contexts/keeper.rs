@@ -216,15 +216,14 @@ pub(super) fn create(dir: &Path, text: &str, numbers: &Numbers) -> Result<(), Co
     numbers.keep(&path, false).map_err(write_error(&path)).map(|_| ())
 }
 
-/// Replaces the file of the context in a directory by `text`, which has new keys. The sequence numbers begin above each
-/// one that a process with an older copy of the directory may have used with the new keys, and the replay window counts
-/// as lost. `created` is the time from which [`allowance`] counts the sequence numbers.
+/// Replaces the file of the context in a directory by `text`, which has new keys, and the file of sequence numbers by
+/// `numbers`.
 ///
 /// # Errors
 /// [`ContextError::File`].
-pub(super) fn replace(dir: &Path, text: &str, created: u64) -> Result<(), ContextError> {
-    let numbers = dir.join(NUMBERS);
-    Numbers::from(allowance(created), None).keep(&numbers, true).map_err(file_error(&numbers))?;
+pub(super) fn replace(dir: &Path, text: &str, numbers: &Numbers) -> Result<(), ContextError> {
+    let path = dir.join(NUMBERS);
+    numbers.keep(&path, true).map_err(file_error(&path))?;
     let (path, new) = (dir.join(CONTEXT), dir.join(NEW));
     let written = private::open(File::options().write(true).create(true).truncate(true), &new).and_then(|mut file| {
         file.write_all(text.as_bytes())?;

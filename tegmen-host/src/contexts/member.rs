@@ -14,7 +14,7 @@ pub mod keys;
 mod managed;
 mod new_group;
 
-pub use file::{Manager, MemberFile, OtherMember, is_member};
+pub use file::{Manager, MemberFile, OtherMember, OwnKeys, is_member};
 pub use managed::ManagedKeys;
 pub use new_group::create_group;
 
@@ -44,6 +44,8 @@ pub struct StoredMember {
     name: String,
     others: Vec<OtherMember>,
     keeper: Keeper,
+    /// True for a monitor: the context protects no message.
+    is_monitor: bool,
 }
 
 impl StoredMember {
@@ -78,14 +80,24 @@ impl StoredMember {
             let window = if numbers.window.is_some() { Some(ReplayWindow::new()) } else { known() };
             recipients.push(file.recipient(&context, &mut crypto, other, window)?);
         }
-        let MemberFile { group, name, others, .. } = file;
-        let mut stored = Self { context, recipients, group, name, others, keeper };
+        let MemberFile { group, name, others, own, .. } = file;
+        let mut stored = Self { context, recipients, group, name, others, keeper, is_monitor: false };
         stored.check_expiry()?;
         // After a power cut the next process must see that this was in use, whatever it sends.
         stored.renew()?;
         stored.keeper.finish_move(numbers.next)?;
         stored.keeper.leave_mark()?;
+        if own.is_none() {
+            stored.is_monitor = true;
+            stored.context.lease_mut().stop();
+        }
         Ok(stored)
+    }
+
+    /// True if the member is a monitor (draft-ietf-ace-key-groupcomm-oscore, section 1.1). A monitor opens the requests of
+    /// other members. It has no Sender ID, so it must send no requests and no responses.
+    pub(crate) const fn is_monitor(&self) -> bool {
+        self.is_monitor
     }
 
     /// Returns the directory of the context.
@@ -127,6 +139,9 @@ impl StoredMember {
     /// # Errors
     /// [`ContextError`]. The range of reserved numbers then does not change.
     pub fn renew(&mut self) -> Result<(), ContextError> {
+        if self.is_monitor {
+            return Err(ContextError::Monitor { dir: self.dir().display().to_string() });
+        }
         if self.keeper.is_over() {
             return Err(self.keeper.untrusted("its use in this process is over".to_owned()));
         }

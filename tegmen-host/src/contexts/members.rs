@@ -182,7 +182,7 @@ impl SharedMember {
     /// Protects the response in `frame`, in the mode of the request.
     ///
     /// # Errors
-    /// [`ProtectError`].
+    /// [`ProtectError`]; [`ProtectError::Unsupported`] for a monitor, which sends no responses.
     pub(crate) fn protect_response(
         &self,
         request: &GroupRequest,
@@ -190,6 +190,9 @@ impl SharedMember {
         frame: &mut Frame<'_>,
     ) -> Result<(), ProtectError> {
         let OpenMember { stored, crypto } = &mut *self.lock();
+        if stored.is_monitor() {
+            return Err(ProtectError::Unsupported);
+        }
         if nonce.is_none() {
             stored.lease_one()?;
         }

@@ -33,7 +33,7 @@ const NUM: i64 = 9;
 pub struct OscoreJoining {
     /// The name of the device at the controller. The name is in the credential of the device.
     pub name: String,
-    /// The roles that the device wants. This program has no contexts for a monitor.
+    /// The roles that the device wants. A monitor has no other role.
     pub roles: Roles,
     /// The rights of each other member that sends requests, as in a credentials file; `None` allows everything.
     pub allow: Option<Vec<String>>,
@@ -115,29 +115,41 @@ impl Controller {
         crypto.random(&mut cnonce);
         let group = self.group.clone();
         let mut request = OscoreJoinRequest { group, roles: *roles, creds, cnonce, possession: None };
-        // An empty request asks for the demand (section 6.2). A request without a credential would join a current member
-        // again with its old credential.
-        let reply = ask(&[]).await?;
-        if reply.code != Code::BAD_REQUEST || reply.content_format() != Some(GROUPCOMM_CBOR.into()) {
-            return Err(self.refusal(&reply));
-        }
-        let OscoreChallenge { curve, nonce } =
-            OscoreChallenge::parse(&reply.payload).map_err(ControllerError::Response)?;
-        let private_key = member_keys::draw(&mut crypto, curve).map_err(|_| no_key("the curve is not known"))?;
-        let public = member_keys::public_of(curve, &private_key).ok_or_else(|| no_key("the key is not valid"))?;
-        let credential = member_keys::credential(name, &public);
-        let ours = (credential.clone(), curve, &private_key);
-        let proof = OscorePossession::prove(&mut crypto, &request, &nonce, ours);
-        request.possession = Some(proof.map_err(|_| no_key("the key does not sign"))?);
+        // A monitor proves nothing.
+        let own = match roles.monitor {
+            true => None,
+            false => {
+                // An empty request asks for the demand (section 6.2). A request without a credential would join a current
+                // member again with its old credential.
+                let reply = ask(&[]).await?;
+                if reply.code != Code::BAD_REQUEST || reply.content_format() != Some(GROUPCOMM_CBOR.into()) {
+                    return Err(self.refusal(&reply));
+                }
+                let OscoreChallenge { curve, nonce } =
+                    OscoreChallenge::parse(&reply.payload).map_err(ControllerError::Response)?;
+                let private_key =
+                    member_keys::draw(&mut crypto, curve).map_err(|_| no_key("the curve is not known"))?;
+                let public =
+                    member_keys::public_of(curve, &private_key).ok_or_else(|| no_key("the key is not valid"))?;
+                let credential = member_keys::credential(name, &public);
+                let ours = (credential.clone(), curve, &private_key);
+                let proof = OscorePossession::prove(&mut crypto, &request, &nonce, ours);
+                request.possession = Some(proof.map_err(|_| no_key("the key does not sign"))?);
+                Some((curve, private_key, credential))
+            }
+        };
         let joined = now();
         let reply = ask(&request.encode()).await?;
         let node = reply.options().filter(|(number, _)| *number == OptionNumber::LOCATION_PATH).last();
         let node = node.and_then(|(_, value)| std::str::from_utf8(value).ok()).unwrap_or_default().to_owned();
         let keys = self.oscore_keys_in(reply)?;
-        let is_proved = |kdc: &&KdcCred| keys.curve == curve && kdc.proves(&mut crypto, curve, &request.cnonce);
+        let is_proved = |kdc: &&KdcCred| {
+            own.as_ref().is_none_or(|(curve, ..)| keys.curve == *curve)
+                && kdc.proves(&mut crypto, keys.curve, &request.cnonce)
+        };
         let kdc = keys.kdc.as_ref().filter(is_proved);
         let kdc = kdc.ok_or_else(|| ControllerError::ManagerNotProved(self.group.clone()))?;
-        if keys.sender_id.is_none() {
+        if keys.sender_id.is_some() != own.is_some() {
             return Err(ControllerError::Response(Malformed::Missing(NUM)));
         }
         let manager = Manager { uri: self.uri.to_string(), node, epoch: keys.number, allow: allow.clone() };
@@ -146,8 +158,7 @@ impl Controller {
             name,
             manager,
             keys: &keys,
-            private_key: &private_key,
-            credential: &credential,
+            own: own.as_ref().map(|(_, private_key, credential)| (private_key, credential.as_slice())),
             group_manager_credential: &kdc.credential,
             joined,
         };
@@ -342,7 +353,7 @@ fn install(
     keys: &OscoreKeys,
     replace: impl Replace,
 ) -> Result<(), ControllerError> {
-    if keys.curve != file.curve || keys.sender_id.is_none() {
+    if keys.curve != file.curve || keys.sender_id.is_some() != file.own.is_some() {
         return Err(ControllerError::Response(Malformed::Value(NUM)));
     }
     let new = ManagedKeys {
@@ -350,8 +361,7 @@ fn install(
         name: &file.name,
         manager: Manager { epoch: keys.number, ..manager },
         keys,
-        private_key: &file.private_key,
-        credential: &file.credential,
+        own: file.own.as_ref().map(|own| (&own.private_key, own.credential.as_slice())),
         group_manager_credential: &file.group_manager_credential,
         joined: file.created,
     };
@@ -366,7 +376,8 @@ fn keys_after(file: &MemberFile, epoch: u16, message: OscoreRekeying) -> Option<
     let OscoreRekeying { gid, master_secret, master_salt, number, expires, stale, joined } = message;
     let stale = stale?;
     let is_stale = |id: &Id| stale.iter().any(|stale| stale == id.as_bytes());
-    if Some(number) != epoch.checked_add(1) || is_stale(&file.sender_id) {
+    let own = file.own.as_ref().map(|own| &own.sender_id);
+    if Some(number) != epoch.checked_add(1) || own.is_some_and(is_stale) {
         return None;
     }
     let is_replaced = |id: &Id| joined.iter().any(|cred| cred.id == id.as_bytes());
@@ -388,7 +399,7 @@ fn keys_after(file: &MemberFile, epoch: u16, message: OscoreRekeying) -> Option<
         master_salt,
         aead: file.aead,
         curve: file.curve,
-        sender_id: Some(file.sender_id.as_bytes().to_vec()),
+        sender_id: own.map(|id| id.as_bytes().to_vec()),
         number,
         expires,
         creds: Some(creds),
@@ -426,6 +437,7 @@ mod tests {
         create_group(&dir, &names, Curve::Ed25519, &allow, None).unwrap();
         let file = MemberFile::read(&dir.join("porch")).unwrap();
         std::fs::remove_dir_all(&dir).unwrap();
+        let own = file.own.as_ref().unwrap().sender_id.as_bytes().to_vec();
         let [switch, hall] = file.others.as_slice() else { panic!("two others") };
         let attic = OscoreCred { id: vec![9], roles: Roles::of_number(4).unwrap(), credential: vec![1] };
         let message = |number, stale: Option<Vec<Vec<u8>>>, joined: &[OscoreCred]| OscoreRekeying {
@@ -452,11 +464,11 @@ mod tests {
 
         let keys = keys_after(&file, 3, message(4, Some(vec![]), &[])).unwrap();
         assert_eq!((keys.gid, keys.master_secret.as_slice(), keys.master_salt), (vec![5], &[6; 16][..], vec![7]));
-        assert_eq!((keys.number, keys.sender_id.as_deref()), (4, Some(file.sender_id.as_bytes())));
+        assert_eq!((keys.number, keys.sender_id.as_deref()), (4, Some(own.as_slice())));
         assert_eq!((keys.aead, keys.curve, keys.kdc), (file.aead, file.curve, None));
 
         assert_eq!(ids(message(5, Some(vec![]), &[])), None, "it missed an epoch");
         assert_eq!(ids(message(4, None, &[])), None, "a response to a registration names no stale members");
-        assert_eq!(ids(message(4, Some(vec![file.sender_id.as_bytes().to_vec()]), &[])), None, "its own Sender ID");
+        assert_eq!(ids(message(4, Some(vec![own]), &[])), None, "its own Sender ID");
     }
 }

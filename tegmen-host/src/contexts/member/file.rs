@@ -9,7 +9,7 @@ use crate::hex::to_hex;
 use crate::provider::HostCrypto;
 use serde::Deserialize;
 use std::path::Path;
-use tegmen::crypto::Curve;
+use tegmen::crypto::{Crypto as _, Curve};
 use tegmen::oscore::group::{Algorithms, BadGroup, GroupParameters, Ourselves, Recipient, key_of_ccs};
 use tegmen::oscore::{Aead, Id, ReplayWindow};
 use tegmen::secret::Secret;
@@ -30,12 +30,8 @@ pub struct MemberFile {
     pub name: String,
     /// The Group Identifier, at most 16 bytes.
     pub group_id: Vec<u8>,
-    /// The ID of this member.
-    pub sender_id: Id,
-    /// The private key of this member, which is used only for Group OSCORE.
-    pub private_key: Secret<32>,
-    /// The credential of this member.
-    pub credential: Vec<u8>,
+    /// The ID and the key pair of this member; `None` for a monitor, which sends no messages.
+    pub own: Option<OwnKeys>,
     /// The Master Secret, at least 16 bytes.
     pub master_secret: Zeroizing<Vec<u8>>,
     /// The Master Salt, which may be empty.
@@ -55,8 +51,19 @@ pub struct MemberFile {
     pub expires: Option<(u64, String)>,
     /// The other members.
     pub others: Vec<OtherMember>,
-    /// The path of the file, and the number of the line with this member's credential, for error messages.
+    /// The path of the file, and the number of the line with this member's credential, for error messages. For a monitor
+    /// it is the line with the credential of the Group Manager.
     at: (String, usize),
+}
+
+/// The ID and the key pair of a member that sends messages.
+pub struct OwnKeys {
+    /// The ID of the member.
+    pub sender_id: Id,
+    /// The private key of the member, which is used only for Group OSCORE.
+    pub private_key: Secret<32>,
+    /// The credential of the member, which has the public key.
+    pub credential: Vec<u8>,
 }
 
 /// The Group Manager of a member (draft-ietf-ace-key-groupcomm-oscore).
@@ -94,9 +101,9 @@ struct Text {
     group: String,
     name: Spanned<String>,
     group_id: Spanned<String>,
-    sender_id: Spanned<String>,
-    private_key: Spanned<String>,
-    credential: Spanned<String>,
+    sender_id: Option<Spanned<String>>,
+    private_key: Option<Spanned<String>>,
+    credential: Option<Spanned<String>>,
     master_secret: Spanned<String>,
     master_salt: Option<Spanned<String>>,
     curve: Spanned<String>,
@@ -118,8 +125,8 @@ struct MemberText {
     allow: Option<Vec<Spanned<String>>>,
 }
 
-const KNOWN: &str = "the context of a member has group, name, group_id, sender_id, private_key, credential, master_secret, curve, \
-                     group_manager_credential and, if wanted, algorithm, master_salt, created, expires, manager, and a [[member]] for each other \
+const KNOWN: &str = "the context of a member has group, name, group_id, sender_id, private_key, credential (all three, or for a monitor none), \
+                     master_secret, curve, group_manager_credential and, if wanted, algorithm, master_salt, created, expires, manager, and a [[member]] for each other \
                      member with id, name, credential and, if wanted, allow";
 /// Minimum number of bytes of a master secret.
 const MIN_SECRET: usize = 16;
@@ -170,18 +177,33 @@ impl MemberFile {
         if group_id.len() > LONGEST_GID {
             return Err(source.wrong(gid_at, format!("group_id: at most {LONGEST_GID} bytes")));
         }
-        let (own_at, own, public) = credential("credential", parsed.credential)?;
-        let (private_at, mut private) = source.hex("private_key", parsed.private_key)?;
-        let private_key = private.as_slice().try_into().ok().map(Secret::new);
-        private.zeroize();
-        let private_key = private_key.filter(|key| keys::public_of(curve, key) == Some(public)).ok_or_else(|| {
-            source.wrong(private_at, "private_key: 32 bytes, the key that credential has the public key of".to_owned())
-        })?;
-        let (_, sender_id) = id("sender_id", parsed.sender_id)?;
+        let (mut own_at, mut own) = (None, None);
+        match (parsed.sender_id, parsed.private_key, parsed.credential) {
+            (Some(sender_id), Some(private_key), Some(own_credential)) => {
+                let (at, own_credential, public) = credential("credential", own_credential)?;
+                let (private_at, mut private) = source.hex("private_key", private_key)?;
+                let private_key = private.as_slice().try_into().ok().map(Secret::new);
+                private.zeroize();
+                let private_key = private_key.filter(|key| keys::public_of(curve, key) == Some(public));
+                let private_key = private_key.ok_or_else(|| {
+                    let why = "private_key: 32 bytes, the key that credential has the public key of".to_owned();
+                    source.wrong(private_at, why)
+                })?;
+                let (_, sender_id) = id("sender_id", sender_id)?;
+                own_at = Some(at);
+                own = Some(OwnKeys { sender_id, private_key, credential: own_credential });
+            }
+            (None, None, None) if parsed.manager.is_some() => {}
+            _ => {
+                let why = "name: a member has sender_id, private_key and credential; a monitor has none of these, and has [manager]";
+                return Err(source.wrong(parsed.name.span().start, why.to_owned()));
+            }
+        }
         let mut others: Vec<OtherMember> = Vec::with_capacity(parsed.member.len());
         for member in parsed.member {
             let (at, member_id) = id("id", member.id)?;
-            if member_id == sender_id || others.iter().any(|other| other.id == member_id) {
+            let is_own = own.as_ref().is_some_and(|own| own.sender_id == member_id);
+            if is_own || others.iter().any(|other| other.id == member_id) {
                 let id = to_hex(member_id.as_bytes());
                 return Err(source.wrong(at, format!("id: two members have the ID {id}; give each another one")));
             }
@@ -201,16 +223,14 @@ impl MemberFile {
                     .ok_or_else(|| source.wrong(name.span().start, "algorithm: such as AES-CCM-16-64-128".to_owned()))?
             }
         };
-        let (_, manager, _) = credential("group_manager_credential", parsed.group_manager_credential)?;
+        let (manager_at, manager, _) = credential("group_manager_credential", parsed.group_manager_credential)?;
         let master_salt = parsed.master_salt.map(|salt| source.hex("master_salt", salt)).transpose()?;
         let created = parsed.created.map(|at| source.time("created", &at)).transpose()?;
         Ok(Self {
             group: parsed.group,
             name: parsed.name.into_inner(),
             group_id,
-            sender_id,
-            private_key,
-            credential: own,
+            own,
             master_secret,
             master_salt: master_salt.map(|(_, salt)| salt).unwrap_or_default(),
             curve,
@@ -220,7 +240,7 @@ impl MemberFile {
             created: created.map_or(EARLIEST, |(at, _)| at),
             expires: parsed.expires.map(|at| source.time("expires", &at)).transpose()?,
             others,
-            at: (source.file().to_owned(), source.line(own_at)),
+            at: (source.file().to_owned(), source.line(own_at.unwrap_or(manager_at))),
         })
     }
 
@@ -236,14 +256,36 @@ impl MemberFile {
                 ..Algorithms::both(self.curve)
             },
         };
-        let ourselves = Ourselves {
-            id: self.sender_id,
-            private_key: Secret::new(*self.private_key.expose()),
-            credential: self.credential.clone(),
-            kept: next,
+        let ourselves = match &self.own {
+            Some(own) => Ourselves {
+                id: own.sender_id,
+                private_key: Secret::new(*own.private_key.expose()),
+                credential: own.credential.clone(),
+                kept: next,
+            },
+            None => self.nobody(next)?,
         };
         let context = MemberContext::new::<HostCrypto>(&parameters, ourselves, self.group_manager_credential.clone());
         context.map_err(|bad| self.wrong(self.at.1, bad))
+    }
+
+    /// Returns a random ID that no other member has, and a key pair that nobody knows. A context needs them, although the
+    /// context of a monitor protects no message.
+    fn nobody(&self, kept: u64) -> Result<Ourselves<Vec<u8>>, ContextError> {
+        let failed = |source| ContextError::File { file: self.at.0.clone(), source };
+        let mut crypto = HostCrypto::from_os().map_err(failed)?;
+        let unusable = || self.wrong(self.at.1, BadGroup::Unsupported);
+        let private_key = keys::draw(&mut crypto, self.curve).map_err(|_| unusable())?;
+        let public = keys::public_of(self.curve, &private_key).ok_or_else(unusable)?;
+        // A128GCM allows an ID of 6 bytes, and the other algorithms allow more.
+        let mut ids = std::iter::repeat_with(|| {
+            let mut id = [0; 6];
+            crypto.random(&mut id);
+            Id::new(&id)
+        });
+        let is_free = |id: &Id| self.others.iter().all(|other| other.id != *id);
+        let id = ids.find_map(|id| id.filter(is_free)).ok_or_else(unusable)?;
+        Ok(Ourselves { id, private_key, credential: keys::credential(&self.name, &public), kept })
     }
 
     /// Returns the recipient context of another member. `window` is the replay window of that other member; `None` if
@@ -274,9 +316,12 @@ impl MemberFile {
 
     pub(in crate::contexts) fn terms(&self) -> Terms {
         // The keys that numbers belong to come from these. Two directories of one member are the same in a database.
-        let parts: [&[u8]; 5] =
-            [b"group", &self.master_secret, &self.master_salt, &self.group_id, self.sender_id.as_bytes()];
-        let (row, others) = (context_name(&parts), Some(self.others.len()));
+        let [secret, salt, gid]: [&[u8]; 3] = [&self.master_secret, &self.master_salt, &self.group_id];
+        let row = match &self.own {
+            Some(own) => context_name(&[b"group", secret, salt, gid, own.sender_id.as_bytes()]),
+            None => context_name(&[b"monitor", secret, salt, gid]),
+        };
+        let others = Some(self.others.len());
         Terms { created: self.created, expires: self.expires.clone(), row, others }
     }
 }

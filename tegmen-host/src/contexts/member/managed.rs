@@ -22,10 +22,8 @@ pub struct ManagedKeys<'k> {
     pub manager: Manager,
     /// The keys, the Sender ID of this member, and the credentials of the other members.
     pub keys: &'k OscoreKeys,
-    /// The private key of this member.
-    pub private_key: &'k Secret<32>,
-    /// The credential of this member.
-    pub credential: &'k [u8],
+    /// The private key and the credential of this member; `None` for a monitor.
+    pub own: Option<(&'k Secret<32>, &'k [u8])>,
     /// The credential of the Group Manager.
     pub group_manager_credential: &'k [u8],
     /// The time at which this device joined the group, in seconds since 1970. The more time has passed since then, the
@@ -45,7 +43,7 @@ impl ManagedKeys<'_> {
             return keeper::create(dir, &text, &Numbers::fresh());
         }
         let _lock = keeper::lock(dir)?;
-        keeper::replace(dir, &text, self.joined)
+        keeper::replace(dir, &text, &self.numbers())
     }
 
     /// Replaces the context by the keys of a later epoch, in a directory that no process uses.
@@ -55,40 +53,52 @@ impl ManagedKeys<'_> {
     pub fn update(&self, dir: &Path) -> Result<(), ContextError> {
         let text = self.text(dir)?;
         let _lock = keeper::lock(dir)?;
-        keeper::replace(dir, &text, self.joined)
+        keeper::replace(dir, &text, &self.numbers())
     }
 
     /// Replaces the context by the keys of a later epoch, in a directory whose context this process has open. Before
     /// the call, the caller must end the use of the sequence numbers of the older context.
     pub(in crate::contexts) fn replace(&self, dir: &Path) -> Result<(), ContextError> {
-        keeper::replace(dir, &self.text(dir)?, self.joined)
+        keeper::replace(dir, &self.text(dir)?, &self.numbers())
+    }
+
+    /// Returns the sequence numbers with which this member begins. They are above each number that a process with an
+    /// older copy of the directory may have used with the new keys, and the replay windows count as lost. A monitor uses
+    /// no numbers, and cannot send the challenge that a lost replay window needs. So it begins with new replay windows.
+    fn numbers(&self) -> Numbers {
+        match self.own {
+            Some(_) => Numbers::from(keeper::allowance(self.joined), None),
+            None => Numbers::fresh(),
+        }
     }
 
     /// Returns the text of the file `context.toml`, which [`MemberFile::parse`] has accepted.
     fn text(&self, dir: &Path) -> Result<Zeroizing<String>, ContextError> {
-        let Self { group, name, manager, keys, private_key, credential, group_manager_credential, joined } = self;
+        let Self { group, name, manager, keys, own, group_manager_credential, joined } = self;
         let quoted = |text: &str| toml::Value::String(text.to_owned());
         let rules = |rules: &[String]| toml::Value::Array(rules.iter().map(|rule| quoted(rule)).collect());
-        let (secret, private_key) =
-            (Zeroizing::new(to_hex(&keys.master_secret)), Zeroizing::new(to_hex(private_key.expose())));
+        let secret = Zeroizing::new(to_hex(&keys.master_secret));
+        let private_key = own.map(|(private_key, _)| Zeroizing::new(to_hex(private_key.expose())));
         let mut text = Zeroizing::new(String::with_capacity(8192));
         text.push_str(&format!(
             "# One member's end of the security context of a group (RFC 10021), from its Group Manager. Anyone who reads this file can\n\
              # read all messages of the group and can send as this member. tegmen replaces it when the group gets new keys.\n\
-             group = {}\nname = {}\ngroup_id = \"{}\"\nsender_id = \"{}\"\ncredential = \"{}\"\nmaster_salt = \"{}\"\n\
+             group = {}\nname = {}\ngroup_id = \"{}\"\nmaster_salt = \"{}\"\n\
              algorithm = \"{}\"\ncurve = \"{}\"\ngroup_manager_credential = \"{}\"\ncreated = {}\n",
             quoted(group),
             quoted(name),
             to_hex(&keys.gid),
-            to_hex(keys.sender_id.as_deref().unwrap_or_default()),
-            to_hex(credential),
             to_hex(&keys.master_salt),
             aead_name(keys.aead),
             curve_name(keys.curve),
             to_hex(group_manager_credential),
             utc(*joined),
         ));
-        for (key, digits) in [("master_secret", &secret), ("private_key", &private_key)] {
+        if let (Some((_, credential)), Some(id)) = (own, &keys.sender_id) {
+            text.push_str(&format!("sender_id = \"{}\"\ncredential = \"{}\"\n", to_hex(id), to_hex(credential)));
+        }
+        let secrets = [("master_secret", Some(&secret)), ("private_key", private_key.as_ref())];
+        for (key, digits) in secrets.into_iter().filter_map(|(key, digits)| Some((key, digits?))) {
             text.push_str(key);
             text.push_str(" = \"");
             text.push_str(digits);

@@ -60,6 +60,32 @@ fn a_mistake_is_reported_with_its_line() {
 }
 
 #[test]
+fn only_the_file_of_a_monitor_has_no_keys_of_its_own() {
+    let (dir, text) = text("monitor", Curve::Ed25519);
+    let _ = std::fs::remove_dir_all(dir);
+    let manager = "[manager]\nuri = \"coaps://127.0.0.1/ace-group/lights\"\nnode = \"8\"\nepoch = 2\n";
+    let (head, members) = text.split_once("\n[[member]]").unwrap();
+    let without = |keys: &[&str], manager: &str| {
+        let is_left_out = |line: &&str| keys.iter().any(|key| line.starts_with(&format!("{key} = ")));
+        let head: Vec<&str> = head.lines().filter(|line| !is_left_out(line)).collect();
+        let text = format!("{}\n{manager}\n[[member]]{members}", head.join("\n"));
+        MemberFile::parse(&Source::of("c", &text)).map_err(|error| error.to_string())
+    };
+    let all = ["sender_id", "private_key", "credential"];
+    let monitor = without(&all, manager).unwrap();
+    assert!(monitor.own.is_none());
+    let context = monitor.context(0).unwrap();
+    assert!(monitor.others.iter().all(|other| other.id != *context.id()), "no member has its ID");
+    let member = without(&[], manager).unwrap();
+    assert!(member.own.is_some());
+    assert_ne!(monitor.terms().row, member.terms().row);
+    for (keys, manager) in [(&all[..], ""), (&all[..1], manager), (&all[1..], manager), (&all[..2], manager)] {
+        let error = without(keys, manager).err().unwrap();
+        assert!(error.contains("name: a member has sender_id, private_key and credential"), "{error}");
+    }
+}
+
+#[test]
 fn keys_of_another_curve_and_points_that_are_none_are_refused() {
     let (dir, text) = text("points", Curve::P256);
     let credential = line(&text, "\"porch\"", "credential");
@@ -75,7 +101,8 @@ fn keys_of_another_curve_and_points_that_are_none_are_refused() {
     let error = file.recipient(&context, &mut crypto, porch, None).err().unwrap().to_string();
     assert!(error.starts_with(&format!("c:{credential}: credential: its key is no valid point")), "{error}");
     // A credential that is too long for the buffer.
-    let long = keys::credential(&"n".repeat(900), &keys::public_of(Curve::P256, &file.private_key).unwrap());
+    let own_key = &file.own.as_ref().unwrap().private_key;
+    let long = keys::credential(&"n".repeat(900), &keys::public_of(Curve::P256, own_key).unwrap());
     let own = line(&text, "group = ", "credential");
     let text = text.replace(value(&text, own), &format!("\"{}\"", to_hex(&long)));
     let error = MemberFile::parse(&Source::of("c", &text)).unwrap().context(0).err().unwrap().to_string();
