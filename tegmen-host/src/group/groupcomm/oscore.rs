@@ -78,9 +78,9 @@ impl Roles {
         (requester as u64) << 1 | (responder as u64) << 2 | (monitor as u64) << 3
     }
 
-    /// True if one of these roles is also in `other`, a number as [`Self::number`] returns it.
-    const fn meets(self, other: u64) -> bool {
-        self.number() & other != 0
+    /// True if these roles include all roles of `others`, a number as [`Self::number`] returns it.
+    const fn include(self, others: u64) -> bool {
+        self.number() & others == others
     }
 }
 

@@ -10,6 +10,9 @@ pub(super) const NUM: i64 = 9;
 const CREDS: i64 = 13;
 const PEER_ROLES: i64 = 14;
 const PEER_IDENTIFIERS: i64 = 15;
+/// The numbers of the roles requester and responder, as [`Roles::number`] returns them.
+const REQUESTERS: u64 = 2;
+const RESPONDERS: u64 = 4;
 /// The label of the CWT claim for the subject.
 const SUB: i64 = 2;
 
@@ -134,8 +137,8 @@ impl OscoreCreds {
 /// The filter of a request for credentials (`get_creds`). The default selects all members.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct OscoreFilter {
-    /// Sets of roles, each as a number with one bit for each role. A member is selected if it has a role of one of
-    /// these sets. An empty list selects all roles.
+    /// Combinations of roles, each as a number with one bit for each role. A member is selected if it has all roles of
+    /// one of these combinations (RFC 9594, section 4.3.1). An empty list selects all roles.
     pub roles: Vec<u64>,
     /// Sender IDs of members. An empty list selects all members.
     pub members: Vec<Vec<u8>>,
@@ -147,7 +150,7 @@ impl OscoreFilter {
     /// True if the filter selects the member.
     pub fn selects(&self, cred: &OscoreCred) -> bool {
         let is_listed = self.members.contains(&cred.id);
-        (self.roles.is_empty() || self.roles.iter().any(|roles| cred.roles.meets(*roles)))
+        (self.roles.is_empty() || self.roles.iter().any(|roles| cred.roles.include(*roles)))
             && (self.members.is_empty() || is_listed != self.excludes)
     }
 
@@ -159,9 +162,9 @@ impl OscoreFilter {
         if self != Self::default() {
             return self;
         }
-        let (of_requesters, of_responders) = (responder || monitor, requester);
-        let relevant = Roles { requester: of_requesters, responder: of_responders, monitor: false };
-        Self { roles: vec![relevant.number()], ..self }
+        let relevant = [(responder || monitor, REQUESTERS), (requester, RESPONDERS)];
+        let roles = relevant.into_iter().filter_map(|(is_relevant, role)| is_relevant.then_some(role)).collect();
+        Self { roles, ..self }
     }
 
     /// Reads the value of `get_creds`. An array without roles and members is malformed (RFC 9594, section 4.4.1).

@@ -158,7 +158,7 @@ fn a_group_has_two_policies() {
 #[test]
 fn a_joining_member_gets_the_credentials_of_its_counterparts() {
     let relevant = |roles| OscoreFilter::default().relevant_to(Roles::of_number(roles).unwrap()).roles;
-    assert_eq!([2, 4, 6, 8].map(relevant), [[4], [2], [6], [2]]);
+    assert_eq!([2, 4, 6, 8].map(relevant), [vec![4], vec![2], vec![2, 4], vec![2]]);
     let own = OscoreFilter { roles: vec![8], ..OscoreFilter::default() };
     assert_eq!(own.clone().relevant_to(Roles::of_number(2).unwrap()), own);
 }
@@ -207,6 +207,11 @@ fn a_filter_selects_by_role_and_sender_id() {
     let (switch, hall) = (cred(1, 2), cred(2, 4));
     let responders = OscoreFilter { roles: vec![4], ..OscoreFilter::default() };
     assert!(!responders.selects(&switch) && responders.selects(&hall));
+    // A number with several roles selects the members that have all of them.
+    let (both, porch) = (OscoreFilter { roles: vec![6], ..OscoreFilter::default() }, cred(3, 6));
+    assert!(!both.selects(&switch) && !both.selects(&hall) && both.selects(&porch));
+    let any = OscoreFilter { roles: vec![2, 4], ..OscoreFilter::default() };
+    assert!(any.selects(&switch) && any.selects(&hall) && any.selects(&porch));
     let one = OscoreFilter { members: vec![vec![1]], ..OscoreFilter::default() };
     assert!(one.selects(&switch) && !one.selects(&hall));
     let others = OscoreFilter { excludes: true, ..one };
