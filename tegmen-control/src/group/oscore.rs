@@ -156,6 +156,12 @@ pub(super) fn gid(group: &GroupIdentity, epoch: u16) -> Vec<u8> {
     group.iter().take(GID_IDENTITY).copied().chain(epoch.to_be_bytes()).collect()
 }
 
+/// True if a Group Identifier can be that of an epoch of this group.
+pub(super) fn is_gid_of(gid: &[u8], group: &GroupIdentity) -> bool {
+    gid.len() == GID_IDENTITY.saturating_add(size_of::<u16>())
+        && gid.iter().zip(group).take(GID_IDENTITY).all(|(a, b)| a == b)
+}
+
 /// Returns the keys of an epoch, without a Sender ID and credentials. Returns `None` if the configuration is not for
 /// Group OSCORE.
 pub(super) fn keys<C: Crypto>(

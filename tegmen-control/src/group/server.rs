@@ -10,6 +10,7 @@
 //! GET    /ace-group/GROUP/nodes/NODE   the keys of the current epoch, as GET /ace-group/GROUP
 //! DELETE /ace-group/GROUP/nodes/NODE   leaves
 //! POST   /ace-group/GROUP/clash        two members use one SenderID: an array of the epoch and the SenderID (Axiom groups)
+//! FETCH  /ace-group                    the names of Group OSCORE groups with these Group Identifiers
 //! ```
 //!
 //! A Group OSCORE group has the same resources with the messages of draft-ietf-ace-key-groupcomm-oscore, and five
@@ -51,7 +52,9 @@ use tegmen::coap::{Code, OptionNumber, Response};
 use tegmen::identity::{Identity, Protection};
 use tegmen_coap::Methods;
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
-use tegmen_host::group::groupcomm::oscore::{OscoreFilter, OscoreJoinRequest, encode_policies, encode_sender_id};
+use tegmen_host::group::groupcomm::oscore::{
+    OscoreFilter, OscoreJoinRequest, encode_names, encode_policies, encode_sender_id, parse_gids,
+};
 use tegmen_host::group::groupcomm::{
     CredsFilter, GROUPCOMM_CBOR, GROUPS, GroupcommError, JoinRequest, REQUESTER, RESPONDER,
 };
@@ -149,6 +152,7 @@ impl KeyStore for ByToken {
         let prefix = format!("/{GROUPS}/");
         let groups = taken.rights.0.iter().filter(|right| right.path.starts_with(&prefix));
         allow.extend(groups.flat_map(|right| [format!("* {}", right.path), format!("* {}/*", right.path)]));
+        allow.push(format!("* /{GROUPS}"));
         ticket.answer(Some(StoredKey { name: None, key: taken.key.clone(), previous: None, allow: Some(allow) }));
     }
 }
@@ -253,7 +257,7 @@ impl<S: Store> GroupServer<S> {
 
     /// Returns true if the server has this path. The path begins without a slash.
     pub fn has(&self, path: &str) -> bool {
-        path.strip_prefix(GROUPS).is_some_and(|rest| rest.starts_with('/'))
+        path.strip_prefix(GROUPS).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
     fn refuse(&self, who: Option<&str>, code: Code, message: String) -> Code {
@@ -576,6 +580,26 @@ impl<S: Store> GroupServer<S> {
         }
     }
 
+    /// Answers a request for the names of groups. The response has only groups that the peer may join.
+    fn find_groups(&self, request: &Request<'_>, response: &mut Response<'_, '_>, who: String) -> Result<(), Code> {
+        if request.method() != Code::FETCH {
+            return Err(Code::METHOD_NOT_ALLOWED);
+        }
+        let gids = parse_gids(check_format(request)?).map_err(|_| Code::BAD_REQUEST)?;
+        let (server, responder, identity) = (self.clone(), request.defer(response), *request.identity());
+        tokio::spawn(async move {
+            let found = server.controller.groups_with(&gids).await;
+            responder.send(match found {
+                Ok(mut found) => {
+                    found.retain(|(_, name)| server.authority.may(&identity, Code::POST, &format!("/{GROUPS}/{name}")));
+                    Reply::content(GROUPCOMM_CBOR, encode_names(&found))
+                }
+                Err(error) => server.refusal(&who, (GROUPS, false), &error),
+            });
+        });
+        Ok(())
+    }
+
     /// Answers a request for public keys or credentials of members. `payload` has the filter; it is empty for all members.
     async fn creds(&self, who: &str, group: &str, payload: &[u8]) -> Result<Reply, GroupError> {
         let controller = &self.controller;
@@ -736,6 +760,9 @@ impl<S: Store> Application for GroupServer<S> {
                 "a peer that proved nothing asks for a group".to_owned(),
             ));
         };
+        if request.path() == GROUPS {
+            return self.find_groups(request, response, who);
+        }
         let (group, asked, may_join) = self.check(request, &who)?;
         let (server, responder, identity) = (self.clone(), request.defer(response), *request.identity());
         let is_notification = matches!(asked, Asked::Rekeying);

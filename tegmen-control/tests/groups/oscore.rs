@@ -19,7 +19,7 @@ use tegmen_host::controller::{self, ControllerError, OscoreJoining, OscorePace};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::groupcomm::oscore::{
     KdcCred, OscoreChallenge, OscoreCred, OscoreCreds, OscoreFilter, OscoreJoinRequest, OscoreKeys, OscorePossession,
-    OscoreRekeying, Roles, subject_of,
+    OscoreRekeying, Roles, encode_names, subject_of,
 };
 use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GroupcommError};
 use tegmen_host::problem;
@@ -627,7 +627,8 @@ async fn a_server_installs_the_keys_of_each_rekeying_and_forgets_them_with_its_e
     let hall = world.joined("hall", LAMP).await;
     world.joined("switch", SWITCH).await;
     let credentials = Credentials::default();
-    let contexts = Contexts::open(&[hall.dir.clone()], |name, allow| credentials.learn(name, allow)).unwrap();
+    let contexts =
+        Contexts::open(std::slice::from_ref(&hall.dir), |name, allow| credentials.learn(name, allow)).unwrap();
     let [member] = contexts.members() else { panic!("one member") };
     // Only messages of the Group Manager bring keys in this time.
     let hour = Duration::from_secs(3600);
@@ -749,4 +750,36 @@ async fn a_monitor_opens_requests_and_protects_no_message() {
         let node = world.controller.node("lamps", "hall").await.unwrap().to_string();
         monitor.controller.leave_oscore(&node).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_device_finds_the_name_of_a_group_by_its_current_gid() {
+    let world = World::new("oscore-names", oscore(SignatureScheme::ED25519), false).await;
+    world.controller.create("axiom", config(), &[]).await.unwrap();
+    world.joined("hall", LAMP).await;
+    let gid = world.controller.show("lamps").await.unwrap().gid.unwrap();
+    let names = async |device: &str, gids: &[&[u8]]| {
+        let mut encoder = minicbor::Encoder::new(Vec::new());
+        encoder.map(1).unwrap().u8(0).unwrap().array(gids.len() as u64).unwrap();
+        for gid in gids {
+            encoder.bytes(gid).unwrap();
+        }
+        let session = world.device(device).await;
+        let request = session.request(Code::FETCH, "/ace-group").payload(encoder.writer());
+        let reply = request.content_format(GROUPCOMM_CBOR).await.unwrap();
+        (reply.code, reply.content_format(), reply.payload)
+    };
+    let answer = |payload: Vec<u8>| (Code::CONTENT, Some(GROUPCOMM_CBOR.into()), payload);
+    let found = answer(encode_names(&[(gid.clone(), "lamps".to_owned())]));
+    let none = answer(vec![0x40]);
+    assert_eq!(names("porch", &[&[1], &gid]).await, found, "a device that may join");
+    assert_eq!(names("oven", &[&gid]).await, none, "a device without the right to the group");
+    let mut other = gid.clone();
+    other[7] ^= 1;
+    assert_eq!(names("hall", &[&other, &gid[..7]]).await, none);
+    assert_eq!(names("hall", &[]).await.0, Code::BAD_REQUEST);
+    world.controller.rekey("lamps").await.unwrap();
+    assert_eq!(names("hall", &[&gid]).await, none, "the Group Identifier of an earlier epoch");
+    let hall = world.device("hall").await;
+    assert_eq!(hall.get("/ace-group").await.unwrap().code, Code::METHOD_NOT_ALLOWED);
 }

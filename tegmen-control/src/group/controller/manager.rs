@@ -151,6 +151,29 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         self.with_member(group, (member, u16::MAX), stale).await
     }
 
+    /// Returns the Group OSCORE groups whose current epoch has one of these Group Identifiers, each with its Group
+    /// Identifier and its name. Loads no group.
+    pub(crate) async fn groups_with(&self, gids: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, String)>, GroupError> {
+        let mut found = Vec::new();
+        for name in self.names().await? {
+            let identity = match self.identity(&name).await {
+                // It was deleted meanwhile.
+                Err(GroupError::NoGroup(_)) => continue,
+                identity => identity?,
+            };
+            // The Group Identifiers of all epochs begin with the same bytes.
+            if !gids.iter().any(|gid| oscore::is_gid_of(gid, &identity)) {
+                continue;
+            }
+            let Ok(head) = self.head(&name).await else { continue };
+            let gid = oscore::gid(&identity, head.begun.epoch);
+            if head.config.protocol == Protocol::Oscore && gids.contains(&gid) {
+                found.push((gid, name));
+            }
+        }
+        Ok(found)
+    }
+
     /// Returns the stored credential of a member of a Group OSCORE group; `None` if the device is no member, or a monitor.
     ///
     /// # Errors

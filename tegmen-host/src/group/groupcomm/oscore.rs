@@ -12,10 +12,12 @@
 
 mod creds;
 mod keys;
+mod names;
 mod rekeying;
 
 pub use creds::{OscoreCred, OscoreCreds, OscoreFilter, subject_of};
 pub use keys::{KdcCred, OscoreKeys};
+pub use names::{encode_names, parse_gids};
 pub use rekeying::OscoreRekeying;
 
 use super::creds::{CLIENT_CRED, CLIENT_CRED_VERIFY, CNONCE, GET_CREDS, KDCCHALLENGE, SIGN_INFO, algorithm_of};

@@ -151,6 +151,18 @@ fn keys_name_the_curve_of_the_signatures_and_that_of_the_pairwise_mode() {
 }
 
 #[test]
+fn the_names_of_groups_are_found_by_their_group_identifiers() {
+    let request = [0xa1, 0, 0x82, 0x41, 7, 0x42, 8, 9];
+    assert_eq!(parse_gids(&request), Ok(vec![vec![7], vec![8, 9]]));
+    for wrong in [&[0xa0][..], &[0xa1, 0, 0x80], &[0xa1, 0, 0x81, 1], &[]] {
+        assert!(parse_gids(wrong).is_err(), "{wrong:?}");
+    }
+    let response = encode_names(&[(vec![7], "g".to_owned())]);
+    let expected = [&[0xa3, 0, 0x81, 0x41, 7, 1, 0x81, 0x61, b'g', 2, 0x81, 0x6c][..], b"/ace-group/g"].concat();
+    assert_eq!((response, encode_names(&[])), (expected, vec![0x40]));
+}
+
+#[test]
 fn a_group_has_two_policies() {
     assert_eq!(encode_policies().as_slice(), [0xa1, 16, 0xa2, 1, 0x18, 30, 2, 0]);
 }
