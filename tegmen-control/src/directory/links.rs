@@ -163,7 +163,7 @@ impl<'t> Reader<'t> {
     }
 
     fn attribute(&mut self) -> Result<Attribute, &'static str> {
-        let name = self.take_while(|c| c.is_ascii_alphanumeric() || "!#$&+-.^_`|~*".contains(c));
+        let name = self.take_while(is_of_name);
         if name.is_empty() {
             return Err("an attribute has no name");
         }
@@ -193,6 +193,16 @@ impl<'t> Reader<'t> {
         self.rest = characters.as_str();
         Ok(Attribute { name, value: Some(Value::Quoted(text)) })
     }
+}
+
+/// Returns true if a text can be the name of an attribute (RFC 6690, section 2: parmname). Any other text would change
+/// the list of links that contains the attribute.
+pub(super) fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(is_of_name)
+}
+
+fn is_of_name(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "!#$&+-.^_`|~*".contains(character)
 }
 
 /// Checks a target or an anchor. It must be a URI, or a path that begins with a slash and has no segment `.` or `..`.

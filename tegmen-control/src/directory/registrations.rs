@@ -137,7 +137,10 @@ impl Parameters {
                 name if RESERVED.contains(&name) => {
                     return Err(malformed(format!("an endpoint has no attribute {name} of its own")));
                 }
-                name if !is_text(name) || !is_text(value) => {
+                name if !links::is_name(name) => {
+                    return Err(malformed("a parameter has a name of letters, digits and !#$&+-.^_`|~*".to_owned()));
+                }
+                _ if !is_text(value) => {
                     return Err(malformed("a control character is in a parameter".to_owned()));
                 }
                 name => parameters.attributes.push((name.to_owned(), value.to_owned())),

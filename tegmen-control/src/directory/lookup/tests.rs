@@ -82,6 +82,23 @@ fn endpoints_are_returned_with_their_attributes_and_without_their_lifetime() {
     assert_eq!(endpoints("if=a b"), "", "the values are compared one by one");
 }
 
+/// Each response is one list of links, so a name with `,` or `;` would add an entry for another endpoint.
+#[test]
+fn an_attribute_adds_no_entry_to_a_lookup() {
+    let mut directory = directory();
+    let before = directory.endpoints(std::iter::empty()).unwrap();
+    let who = Registrant { name: None, address: "[::1]:5683".parse().unwrap(), is_secure: false, is_tool: false };
+    for forged in ["x,</rd/9>;ep=sensor1", "x;base=coap://[::2]", "x\"=y", "a b=c", "x>=y", "=y"] {
+        let query = ["ep=mine", forged].into_iter();
+        let refused = directory.register(who, query, b"", (9, Instant::AT_ONCE));
+        assert!(matches!(refused, Err(DirectoryError::Malformed(_))), "{forged}: {refused:?}");
+    }
+    assert_eq!(directory.endpoints(std::iter::empty()).unwrap(), before);
+    let path = directory.register(who, ["ep=mine"].into_iter(), b"", (9, Instant::AT_ONCE)).unwrap();
+    let renewed = directory.renew(who, &path[1..], ["x,</rd/9>;ep=sensor1"].into_iter(), Instant::AT_ONCE);
+    assert!(matches!(renewed, Err(DirectoryError::Malformed(_))), "{renewed:?}");
+}
+
 #[test]
 fn pages_follow_one_another() {
     let pages: Vec<String> = (0..3).map(|page| resources(&format!("page={page}&count=2"))).collect();

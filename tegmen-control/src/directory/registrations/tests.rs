@@ -20,7 +20,8 @@ fn small() -> Directory {
 }
 
 fn put(directory: &mut Directory, who: Registrant<'_>, query: &str, id: u64) -> Result<String, DirectoryError> {
-    directory.register(who, query.split('&'), b"</t>;rt=\"x\"", (id, NOW))
+    let query = query.split('&').filter(|argument| !argument.is_empty());
+    directory.register(who, query, b"</t>;rt=\"x\"", (id, NOW))
 }
 
 fn bases(directory: &Directory) -> Vec<&str> {
@@ -198,6 +199,9 @@ fn parameters_that_mean_nothing_are_refused() {
         "ep=a&d=",
         "ep=a&if=x&if=y",
         "ep=a&sz=1&et=x&sz=1",
+        "ep=a&=x",
+        "ep=a&et;ep=b",
+        "ep=a&x,</rd/0000000000000009>;ep=lamp",
     ];
     for query in all {
         let refused = directory.register(plain(1), query.split('&').filter(|part| !part.is_empty()), b"", (1, NOW));
