@@ -274,9 +274,7 @@ impl Directory {
         let name = (parameters.sector, endpoint);
         let owner = who.owner();
         let old = self.by_name.get(&name).and_then(|id| self.registrations.get(id));
-        let is_own = self.owners.get(&name).is_none_or(|first| owner == Owner::Identity(Arc::clone(first)))
-            && old.is_none_or(|old| old.owner.admits(&owner));
-        if !is_own && !who.is_tool {
+        if !self.admits(who, &name) {
             return Err(DirectoryError::NameTaken);
         }
         let base = base(who, parameters.base.as_deref())?;
@@ -328,15 +326,28 @@ impl Directory {
         Ok(path)
     }
 
+    /// Returns true if the sender `who` may register an endpoint of this name, and change its registration. The sender
+    /// is a commissioning tool, or the owner of the name. If the name has no owner, the sender of the registration may
+    /// change it.
+    fn admits(&self, who: Registrant<'_>, name: &Name) -> bool {
+        let registered = || self.by_name.get(name).and_then(|id| self.registrations.get(id));
+        who.is_tool
+            || match self.owners.get(name) {
+                Some(owner) => who.name == Some(&**owner),
+                None => registered().is_none_or(|registered| registered.owner.admits(&who.owner())),
+            }
+    }
+
     /// Returns the registration at `path`, if the sender `who` may change it. The path begins without a slash.
     fn owned(&mut self, who: Registrant<'_>, path: &str) -> Result<&mut Registration, DirectoryError> {
         let id = path.strip_prefix(REGISTRATIONS).and_then(|rest| rest.strip_prefix('/'));
         let id = id.filter(|digits| digits.len() == 16).and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        let found = id.and_then(|id| self.registrations.get_mut(&id)).ok_or(DirectoryError::Unknown)?;
-        match who.is_tool || found.owner.admits(&who.owner()) {
-            true => Ok(found),
-            false => Err(DirectoryError::NotOwner),
+        let found = id.and_then(|id| self.registrations.get(&id)).ok_or(DirectoryError::Unknown)?;
+        if !self.admits(who, &found.name) {
+            return Err(DirectoryError::NotOwner);
         }
+        let id = found.id;
+        self.registrations.get_mut(&id).ok_or(DirectoryError::Unknown)
     }
 
     /// Renews the registration at `path`. The path begins without a slash.

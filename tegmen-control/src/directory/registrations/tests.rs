@@ -77,6 +77,19 @@ fn a_registration_of_a_tool_is_not_taken_over() {
     assert_eq!(bases(&directory), ["coap://lamp.example"]);
 }
 
+/// The name of an endpoint belongs to its identity, also if a tool has changed the registration since.
+#[test]
+fn an_endpoint_keeps_its_registration_after_a_change_by_a_tool() {
+    let mut directory = small();
+    let tool = Registrant { is_tool: true, ..named("tool") };
+    let path = put(&mut directory, named("a"), "ep=lamp", 1).unwrap();
+    assert_eq!(put(&mut directory, tool, "ep=lamp&base=coap://lamp.example", 2).unwrap(), path);
+    directory.renew(named("a"), &path[1..], ["lt=60"].into_iter(), NOW).unwrap();
+    assert_eq!(directory.renew(named("b"), &path[1..], std::iter::empty(), NOW), Err(DirectoryError::NotOwner));
+    assert_eq!(put(&mut directory, named("a"), "ep=lamp", 3).unwrap(), path);
+    assert_eq!(put(&mut directory, named("b"), "ep=lamp", 4), Err(DirectoryError::NameTaken));
+}
+
 #[test]
 fn an_identity_takes_a_name_that_was_registered_in_clear() {
     let mut directory = small();
