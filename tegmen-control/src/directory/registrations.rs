@@ -278,14 +278,17 @@ impl Directory {
             return Err(DirectoryError::NameTaken);
         }
         let base = base(who, parameters.base.as_deref())?;
+        let is_further = old.is_none_or(|old| old.owner != owner);
         let (old, old_bytes) = (old.map(|old| old.id), old.map_or(0, |old| old.bytes));
+        if is_further && !who.is_tool {
+            let own = self.registrations.values().filter(|registration| registration.owner == owner).count();
+            if own >= self.bounds.each {
+                return Err(DirectoryError::TooMany);
+            }
+        }
         if old.is_none() {
             if self.registrations.len() >= self.bounds.registrations {
                 return Err(DirectoryError::Full);
-            }
-            let own = self.registrations.values().filter(|registration| registration.owner == owner).count();
-            if own >= self.bounds.each && !who.is_tool {
-                return Err(DirectoryError::TooMany);
             }
             let is_clear = |owner: &Owner| matches!(owner, Owner::Address(_));
             let clear = self.registrations.values().filter(|registration| is_clear(&registration.owner)).count();

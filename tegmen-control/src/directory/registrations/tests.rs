@@ -90,6 +90,20 @@ fn an_endpoint_keeps_its_registration_after_a_change_by_a_tool() {
     assert_eq!(put(&mut directory, named("b"), "ep=lamp", 4), Err(DirectoryError::NameTaken));
 }
 
+/// A registration in clear has no owner, so any sender takes it over. It then counts for this sender.
+#[test]
+fn a_registration_that_is_taken_over_counts_for_its_new_owner() {
+    let mut directory = small();
+    put(&mut directory, plain(1), "ep=lamp", 1).unwrap();
+    for (id, name) in [(2, "b"), (3, "c")] {
+        put(&mut directory, named("a"), &format!("ep={name}"), id).unwrap();
+    }
+    assert_eq!(put(&mut directory, named("a"), "ep=lamp", 4), Err(DirectoryError::TooMany));
+    put(&mut directory, named("z"), "ep=lamp", 4).unwrap();
+    // A renewed registration is no further one.
+    put(&mut directory, named("a"), "ep=c", 5).unwrap();
+}
+
 #[test]
 fn an_identity_takes_a_name_that_was_registered_in_clear() {
     let mut directory = small();
