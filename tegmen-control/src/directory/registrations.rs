@@ -26,8 +26,8 @@ pub struct DirectoryBounds {
     /// Maximum number of registrations in total, and maximum number of names whose owners are remembered. At most half
     /// of the registrations may be from requests without protection.
     pub registrations: usize,
-    /// Maximum number of registrations of one identity. A sender without protection has no identity, so its
-    /// registrations count for its IP address.
+    /// Maximum number of registrations of one identity, and maximum number of remembered names of one identity. A sender
+    /// without protection has no identity, so its registrations count for its IP address.
     pub each: usize,
     /// Maximum number of bytes of the links of one registration.
     pub links: usize,
@@ -318,15 +318,30 @@ impl Directory {
         let path = registration.path();
         self.registrations.insert(id, registration);
         if let Owner::Identity(owner) = owner
-            && (self.owners.len() < self.bounds.registrations || self.owners.contains_key(&name))
             && !who.is_tool
         {
-            self.owners.insert(name.clone(), owner);
+            self.remember(&name, owner);
         }
         self.by_name.insert(name, id);
         self.bytes = all;
         self.version = self.version.wrapping_add(1);
         Ok(path)
+    }
+
+    /// Remembers the owner of a name, if there is space. An owner that has its maximum number of names loses one that
+    /// has no registration.
+    fn remember(&mut self, name: &Name, owner: Arc<str>) {
+        if self.owners.contains_key(name) {
+            return;
+        }
+        let own = || self.owners.iter().filter(|(_, other)| **other == owner).map(|(name, _)| name);
+        if own().count() >= self.bounds.each {
+            let Some(unused) = own().find(|name| !self.by_name.contains_key(*name)).cloned() else { return };
+            self.owners.remove(&unused);
+        }
+        if self.owners.len() < self.bounds.registrations {
+            self.owners.insert(name.clone(), owner);
+        }
     }
 
     /// Returns true if the sender `who` may register an endpoint of this name, and change its registration. The sender

@@ -104,6 +104,21 @@ fn a_registration_that_is_taken_over_counts_for_its_new_owner() {
     put(&mut directory, named("a"), "ep=c", 5).unwrap();
 }
 
+/// The names of other identities stay remembered, however many names one identity registers and removes.
+#[test]
+fn one_identity_does_not_use_up_the_remembered_names() {
+    let mut directory = small();
+    for id in 0..8 {
+        let path = put(&mut directory, named("a"), &format!("ep=node{id}"), id).unwrap();
+        directory.remove(named("a"), &path[1..]).unwrap();
+    }
+    let path = put(&mut directory, named("b"), "ep=lamp", 9).unwrap();
+    directory.remove(named("b"), &path[1..]).unwrap();
+    assert_eq!(put(&mut directory, named("c"), "ep=lamp", 10), Err(DirectoryError::NameTaken));
+    // The identity keeps the newest of its names.
+    assert_eq!(put(&mut directory, named("c"), "ep=node7", 11), Err(DirectoryError::NameTaken));
+}
+
 #[test]
 fn an_identity_takes_a_name_that_was_registered_in_clear() {
     let mut directory = small();
