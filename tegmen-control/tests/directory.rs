@@ -104,6 +104,20 @@ async fn nobody_changes_the_registration_of_another_identity() {
     assert_eq!(register(&b, "ep=lamp").await.code, Code::FORBIDDEN, "the name is remembered");
 }
 
+/// RFC 9176, section 5.1: a simple registration has no base. The endpoint learns of a mistake from the response, because
+/// no other message follows.
+#[tokio::test]
+async fn a_simple_registration_names_the_endpoint_and_has_no_base() {
+    let dir = Dir::new("directory-simple");
+    let server = start(&dir);
+    let plain = connect(&server, "").await;
+    for query in ["ep=x&base=coap://127.0.0.1", "", "lt=60"] {
+        let refused = plain.post(&format!("/.well-known/rd?{query}"), b"").await.expect("a response");
+        assert_eq!(refused.code, Code::BAD_REQUEST, "{query}");
+    }
+    assert_eq!(plain.post("/.well-known/rd?ep=x", b"").await.expect("a response").code, Code::CHANGED);
+}
+
 #[tokio::test]
 async fn an_observer_is_notified_of_each_change() {
     let dir = Dir::new("directory-observed");

@@ -160,6 +160,21 @@ impl Parameters {
     }
 }
 
+impl Parameters {
+    /// Checks the parameters of a simple registration in clear: it names the endpoint, and has no base (RFC 9176, section
+    /// 5.1).
+    pub(super) fn check_simple(&self) -> Result<(), DirectoryError> {
+        if self.base.is_some() {
+            return Err(DirectoryError::Malformed("a simple registration has no base: register at /rd".to_owned()));
+        }
+        self.endpoint.as_ref().map(|_| ()).ok_or_else(no_name)
+    }
+}
+
+fn no_name() -> DirectoryError {
+    DirectoryError::Malformed("ep is missing: name the endpoint".to_owned())
+}
+
 fn too_many_attributes() -> DirectoryError {
     DirectoryError::Malformed(format!("an endpoint has at most {MAX_ATTRIBUTES} attributes"))
 }
@@ -268,9 +283,7 @@ impl Directory {
         }
         let bytes = links.len();
         let links = links::parse(links)?;
-        let endpoint = parameters.endpoint.or_else(|| who.name.map(str::to_owned));
-        let endpoint =
-            endpoint.ok_or_else(|| DirectoryError::Malformed("ep is missing: name the endpoint".to_owned()))?;
+        let endpoint = parameters.endpoint.or_else(|| who.name.map(str::to_owned)).ok_or_else(no_name)?;
         let name = (parameters.sector, endpoint);
         let owner = who.owner();
         let old = self.by_name.get(&name).and_then(|id| self.registrations.get(id));

@@ -222,7 +222,8 @@ impl Shared {
             return Err(Code::NOT_IMPLEMENTED);
         }
         let query: Vec<String> = request.query()?.arguments().map(str::to_owned).collect();
-        if let Err(refused) = Parameters::read(query.iter().map(String::as_str)) {
+        let parameters = Parameters::read(query.iter().map(String::as_str));
+        if let Err(refused) = parameters.and_then(|parameters| parameters.check_simple()) {
             return Ok(Err(refused));
         }
         let (shared, notifier) = (Arc::clone(self), request.notifier());
