@@ -201,7 +201,10 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
                 let is_forwarded = |number| match cache::in_request(number) {
                     Treatment::Key | Treatment::Passed => true,
                     Treatment::Target => !next.is_origin,
-                    Treatment::Taken | Treatment::Refused => is_of_blocks(number),
+                    // The Request-Tag keeps the blocks of different bodies apart (RFC 9175, section 3).
+                    Treatment::Taken | Treatment::Refused => {
+                        is_of_blocks(number) || number == OptionNumber::REQUEST_TAG
+                    }
                 };
                 for (number, value) in message.options().filter(|(number, _)| is_forwarded(*number)) {
                     request.option(number, value)?;

@@ -153,6 +153,18 @@ fn a_block_is_forwarded_and_not_stored() {
     assert_eq!(scene.at_origin().len(), 1);
 }
 
+/// Without the Request-Tag, the origin takes the blocks of two clients for blocks of one body (RFC 9175, section 3).
+#[test]
+fn a_block_is_forwarded_with_its_request_tag() {
+    let mut scene = Scene::new();
+    let tag = (OptionNumber::REQUEST_TAG, b"t1".as_slice());
+    scene.ask(2, Code::PUT, &[PATH, (OptionNumber::BLOCK1, &[0x08]), tag], &[7; 16]);
+    let request = scene.one_at_origin();
+    let message = MessageRef::parse(&request).unwrap();
+    assert_eq!(message.option(OptionNumber::BLOCK1), Some([0x08].as_slice()));
+    assert_eq!(message.option(OptionNumber::REQUEST_TAG), Some(tag.1));
+}
+
 #[test]
 fn a_request_with_oscore_is_forwarded_as_it_is_and_never_stored() {
     let mut scene = Scene::new();
