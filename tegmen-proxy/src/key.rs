@@ -70,6 +70,11 @@ impl<const LEN: usize> Key<LEN> {
         if self.is_cacheable { self.bytes.get(..self.len) } else { None }
     }
 
+    /// Forbids that the response is stored.
+    pub(crate) const fn forbid(&mut self) {
+        self.is_cacheable = false;
+    }
+
     pub(crate) const fn resource_len(&self) -> usize {
         self.resource
     }

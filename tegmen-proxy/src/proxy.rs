@@ -244,28 +244,37 @@ impl<X: OpenedRequest, const ENTRIES: usize, const ENTRY: usize, const WAITING: 
             Reply::NotSent(_) => Code::SERVICE_UNAVAILABLE,
             Reply::Reset | Reply::Refused { .. } | Reply::Cut(_) => Code::BAD_GATEWAY,
         };
-        if let Some(waiting) = place {
-            (waiting.sent, waiting.failed) = (None, failed);
-        }
+        let Some(waiting) = place.take() else { return true };
+        // The origin may have made the change, although no response came.
+        self.invalidate(&waiting.asked, failed);
+        self.wait(Waiting { sent: None, failed, ..waiting });
         true
+    }
+
+    /// Removes the stored responses for the resource of a request, if the request may have changed the resource.
+    /// Responses to other requests for the resource that still wait may be from before the change, so they are not
+    /// stored. `response` is the code of the response, or the code for the client if there is no response.
+    fn invalidate(&mut self, asked: &Asked<X, ENTRY>, response: Code) {
+        let Some(key) = asked.key.as_ref().filter(|_| cache::changes(asked.method, response)) else { return };
+        self.cache.storage.remove_resource(key.resource());
+        let keys = self.waiting.iter_mut().flatten().filter_map(|waiting| waiting.asked.key.as_mut());
+        keys.filter(|other| other.resource() == key.resource()).for_each(Key::forbid);
     }
 
     /// Stores the response to a forwarded request in the cache, if it may be stored. Holds the response until it is
     /// sent to the client.
     fn take(&mut self, now: Instant, mut asked: Asked<X, ENTRY>, response: &MessageRef<'_>) {
+        self.invalidate(&asked, response.code());
         let Self { cache, response: held, .. } = self;
-        if let Some(key) = asked.key.as_ref().filter(|_| cache::changes(asked.method, response.code())) {
-            cache.storage.remove_resource(key.resource());
-        }
         // The owner sends each response to its client before the next response arrives.
         let is_free = self.passing.is_none();
         let is_known = |(number, _)| cache::in_response(number) != Treatment::Refused;
+        let key = asked.key.as_ref().and_then(|key| Some((key.cacheable()?, key.resource_len())));
         // The ETags of clients are not forwarded, so a 2.03 confirms the stored response or nothing.
-        let is_asked_for = response.code() != Code::VALID || asked.etag.is_some();
+        let is_asked_for = response.code() != Code::VALID || asked.etag.is_some() && key.is_some();
         let is_in_clear = response.option(OptionNumber::OSCORE).is_none();
         let is_usable =
             is_free && is_asked_for && (is_in_clear || asked.is_protected) && response.options().all(is_known);
-        let key = asked.key.as_ref().and_then(|key| Some((key.cacheable()?, key.resource_len())));
         let is_block = response.options().any(|(number, _)| is_of_blocks(number));
         let is_held = is_usable
             && match (&asked.etag, key) {

@@ -165,6 +165,28 @@ fn a_block_is_forwarded_with_its_request_tag() {
     assert_eq!(message.option(OptionNumber::REQUEST_TAG), Some(tag.1));
 }
 
+/// The response to a request from before the change may have the representation from before the change.
+#[test]
+fn a_response_that_a_change_overtook_is_not_stored() {
+    for is_stale in [false, true] {
+        let mut scene = Scene::new();
+        if is_stale {
+            scene.fetch(2, &[ETAG, AGE], b"20");
+            scene.wait(31);
+        }
+        scene.ask(2, Code::GET, &[PATH], b"");
+        let before = scene.one_at_origin();
+        scene.ask(3, Code::PUT, &[PATH], b"5");
+        let change = scene.one_at_origin();
+        scene.answer(&change, Code::CHANGED, &[], b"");
+        assert_eq!(scene.heard(3).0, Code::CHANGED);
+        scene.answer(&before, Code::CONTENT, &[ETAG, AGE], b"21");
+        assert_eq!(scene.heard(2).2, b"21");
+        scene.ask(4, Code::GET, &[PATH], b"");
+        assert_eq!(scene.at_origin().len(), 1, "the response is not stored");
+    }
+}
+
 #[test]
 fn a_request_with_oscore_is_forwarded_as_it_is_and_never_stored() {
     let mut scene = Scene::new();
@@ -243,6 +265,19 @@ fn an_origin_that_does_not_answer_is_a_timeout_that_nobody_stores() {
     }
     assert_eq!(scene.at_origin().len(), 5, "one request and four retransmissions");
     assert_eq!(scene.heard(2), (Code::GATEWAY_TIMEOUT, Some(0), Vec::new()));
+}
+
+/// The origin may have made the change, and its response was lost.
+#[test]
+fn an_unsafe_method_without_a_response_removes_what_is_stored() {
+    let mut scene = Scene::new();
+    scene.fetch(2, &[AGE], b"21");
+    scene.ask(3, Code::PUT, &[PATH], b"5");
+    let id = MessageRef::parse(&scene.one_at_origin()).unwrap().message_id();
+    scene.give(ORIGIN, bytes((MessageType::Reset, Code::EMPTY), id, &[], &[], b""));
+    assert_eq!(scene.heard(3).0, Code::BAD_GATEWAY);
+    scene.ask(4, Code::GET, &[PATH], b"");
+    assert_eq!(scene.at_origin().len(), 1, "the stored response is removed");
 }
 
 #[test]
