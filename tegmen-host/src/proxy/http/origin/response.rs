@@ -47,7 +47,7 @@ pub(super) fn map(
         location.path.iter().for_each(|segment| answered.add(OptionNumber::LOCATION_PATH, segment.as_bytes()));
         location.query.iter().for_each(|argument| answered.add(OptionNumber::LOCATION_QUERY, argument.as_bytes()));
     }
-    if let Some(age) = max_age(headers) {
+    if let Some(age) = max_age(headers).or_else(|| age_without_freshness(head.status, headers)) {
         answered.add(OptionNumber::MAX_AGE, uint_bytes(age, &mut [0; 4]));
     }
     if code != Code::VALID {
@@ -138,6 +138,17 @@ fn max_age(headers: &HeaderMap) -> Option<u32> {
     };
     let age = text(headers, header::AGE).and_then(number).unwrap_or(0);
     Some(lifetime.saturating_sub(age))
+}
+
+/// Returns the Max-Age of a response without explicit freshness; `None` if a cache may store a response with this status
+/// for a time of its choice (RFC 9110, section 15.1). For 429 and 503 this is the time after which a client may try again
+/// (RFC 7252, section 5.9.3.4; RFC 8516). A cache must not store any other response (RFC 9111, section 3).
+fn age_without_freshness(status: StatusCode, headers: &HeaderMap) -> Option<u32> {
+    match status.as_u16() {
+        200..300 | 304 | 404 | 405 | 410 | 414 | 501 => None,
+        429 | 503 => Some(text(headers, header::RETRY_AFTER).and_then(number).unwrap_or(0)),
+        _ => Some(0),
+    }
 }
 
 /// Reads a number of seconds. A number that is too large becomes the largest possible number (RFC 9111, section 1.2.2).

@@ -79,6 +79,30 @@ fn cache_control_and_age_are_the_max_age() {
     assert_eq!(age(&[("cache-control", "max-age=9"), ("vary", "Accept, accept-encoding")]), Some(9));
 }
 
+/// RFC 9111, section 3: without explicit freshness, a cache stores only a response whose status permits it. RFC 7252,
+/// section 5.9.3.4, and RFC 8516: Max-Age is the time after which a client may try again.
+#[test]
+fn an_error_that_http_does_not_let_caches_store_is_not_fresh() {
+    let age = |status, headers: &[(&str, &str)]| {
+        let options = map(Code::GET, status, headers, "").unwrap().options;
+        let age = options.iter().find(|(number, _)| *number == OptionNumber::MAX_AGE)?;
+        tegmen::coap::uint(&age.1)
+    };
+    for status in [400, 403, 406, 409, 412, 500, 502, 503, 504, 508] {
+        assert_eq!(age(status, &[]), Some(0), "{status}");
+        assert_eq!(age(status, &[("cache-control", "max-age=9")]), Some(9), "{status}");
+    }
+    for status in [200, 203, 204, 404, 405, 410, 414, 501] {
+        assert_eq!(age(status, &[]), None, "{status}");
+    }
+    for status in [429, 503] {
+        assert_eq!(age(status, &[("retry-after", "7")]), Some(7), "{status}");
+        assert_eq!(age(status, &[("retry-after", "7"), ("cache-control", "no-store")]), Some(0), "{status}");
+        assert_eq!(age(status, &[("retry-after", "Thu, 01 Dec 2094 16:00:00 GMT")]), Some(0), "{status}");
+    }
+    assert_eq!(age(500, &[("retry-after", "7")]), Some(0));
+}
+
 #[test]
 fn options_are_in_order_and_the_media_type_is_a_format() {
     let headers = [("cache-control", "max-age=9"), ("content-type", "application/json"), ("etag", "\"t\"")];
