@@ -157,15 +157,17 @@ fn number(text: &str) -> Option<u32> {
     is_number.then(|| text.parse().unwrap_or(u32::MAX))
 }
 
-/// Returns the path and the query of a Location header, if it names a resource of the same server.
+/// Returns the path and the query of a Location header, if it names a resource of the same server. A Location-Path must
+/// not be `.` or `..` (RFC 7252, section 5.10.7).
 fn path_of(location: &str, base: &str) -> Option<Behind> {
     let path = match location.split_at_checked(base.len()) {
         Some((start, path)) if start.eq_ignore_ascii_case(base) => path,
         _ => location,
     };
     let is_path = path.starts_with('/') && !path.starts_with("//");
-    let location = is_path.then(|| Behind::parse(&format!("host{path}")))?;
-    location.ok()
+    let location = is_path.then(|| Behind::parse(&format!("host{path}")))?.ok()?;
+    let leads_back = location.path.iter().any(|segment| matches!(segment.as_str(), "." | ".."));
+    (!leads_back).then_some(location)
 }
 
 /// Returns the first value of a header, if it is valid text.

@@ -148,6 +148,8 @@ fn a_location_at_the_server_itself_is_a_path() {
         "https://a:8080/made",
         "http://",
         "/%zz",
+        "/a/../b",
+        "/a/%2E",
         "",
     ] {
         assert_eq!(location(elsewhere), [""; 0], "{elsewhere}");
