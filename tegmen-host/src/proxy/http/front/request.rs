@@ -122,20 +122,24 @@ enum Condition {
 
 impl Condition {
     /// Reads If-Match or If-None-Match. Entity tags that this proxy did not write are left out, because no
-    /// representation has them.
+    /// representation has them. Weak entity tags in If-Match are also left out, because they match no representation
+    /// (RFC 9110, section 13.1.1).
     fn read(headers: &HeaderMap, name: HeaderName) -> Option<Self> {
         headers.get(&name)?;
+        let is_strong = name == header::IF_MATCH;
         let items = || texts(headers, name.clone()).flat_map(|value| value.split(',')).map(str::trim);
         match items().any(|item| item == "*") {
             true => Some(Self::Any),
-            false => Some(Self::Tags(items().filter_map(tag).take(TAGS).collect())),
+            false => Some(Self::Tags(items().filter_map(|item| tag(item, is_strong)).take(TAGS).collect())),
         }
     }
 }
 
-/// Reads an entity tag in the form that [`super::response`] writes.
-fn tag(item: &str) -> Option<Vec<u8>> {
-    let digits = item.strip_prefix("W/").unwrap_or(item).strip_prefix('"')?.strip_suffix('"')?;
+/// Reads an entity tag in the form that [`super::response`] writes. If `is_strong` is true, returns `None` for a weak
+/// entity tag.
+fn tag(item: &str, is_strong: bool) -> Option<Vec<u8>> {
+    let weak = item.strip_prefix("W/").filter(|_| !is_strong);
+    let digits = weak.unwrap_or(item).strip_prefix('"')?.strip_suffix('"')?;
     from_hex(digits).filter(|tag| (1..=8).contains(&tag.len()))
 }
 

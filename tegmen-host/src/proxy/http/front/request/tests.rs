@@ -51,6 +51,8 @@ fn conditions_are_options() {
 #[test]
 fn a_condition_that_coap_cannot_say_is_not_left_out() {
     assert_eq!(status("PUT", &[("if-match", "\"of another\"")]), 412);
+    // A weak entity tag does not match in If-Match (RFC 9110, section 13.1.1).
+    assert_eq!(status("PUT", &[("if-match", "W/\"6531\"")]), 412);
     assert_eq!(status("PUT", &[("if-none-match", "\"6531\"")]), 501);
     assert_eq!(status("GET", &[("if-none-match", "*")]), 501);
 }
