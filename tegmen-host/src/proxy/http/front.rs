@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use refusal::Refusal;
-use request::Mapped;
+use request::{Mapped, check_host};
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -144,6 +144,7 @@ impl Client {
 
     async fn forward(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Refusal> {
         let (head, body) = request.into_parts();
+        check_host(&head)?;
         let target = Target::read(head.uri.path(), head.uri.query())?;
         let mapped = Mapped::of(&head, &target)?;
         let body = if mapped.has_body() { self.read(body).await? } else { Bytes::new() };

@@ -6,7 +6,8 @@ use crate::hex::from_hex;
 use crate::proxy::http::media;
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
-use hyper::{Method, StatusCode};
+use hyper::http::uri::Authority;
+use hyper::{Method, StatusCode, Version};
 use tegmen::coap::{Code, OptionNumber, uint_bytes};
 
 /// Maximum number of entity tags that the proxy forwards for one condition.
@@ -99,6 +100,35 @@ impl Mapped {
         }
         Ok(())
     }
+}
+
+/// Checks the header Host. A request has at most one, with the name of a server as its value or with an empty value. A
+/// request with HTTP/1.1 always has one.
+///
+/// # Errors
+/// 400 (RFC 9112, section 3.2).
+pub(super) fn check_host(head: &Parts) -> Result<(), Refusal> {
+    let mut hosts = head.headers.get_all(header::HOST).iter();
+    let is_valid = match (hosts.next(), hosts.next()) {
+        (None, _) => head.version < Version::HTTP_11,
+        (Some(host), None) => host.is_empty() || is_authority(host.as_bytes()),
+        (Some(_), Some(_)) => false,
+    };
+    match is_valid {
+        true => Ok(()),
+        false => {
+            Err(Refusal::new(StatusCode::BAD_REQUEST, "a request has one header Host, with the name of this server"))
+        }
+    }
+}
+
+/// True if a text is a host, with a port or without one.
+fn is_authority(text: &[u8]) -> bool {
+    Authority::try_from(text).is_ok_and(|authority| {
+        let end = authority.as_str().get(authority.host().len()..);
+        let port = end.map(|end| end.strip_prefix(':').unwrap_or(end));
+        port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+    })
 }
 
 fn method(method: &Method) -> Result<Code, Refusal> {

@@ -73,3 +73,23 @@ fn formats_are_options_of_a_request_with_a_body() {
 fn a_request_of_a_web_page_is_not_forwarded() {
     assert_eq!(status("POST", &[("origin", "https://elsewhere.example")]), 403);
 }
+
+/// RFC 9112, section 3.2.
+#[test]
+fn a_request_has_one_valid_host() {
+    let check = |version, hosts: &[&str]| {
+        let builder = Request::builder().version(version).uri("/hc/coap://s.example/light");
+        let request = hosts.iter().fold(builder, |request, host| request.header(header::HOST, *host));
+        check_host(&request.body(()).unwrap().into_parts().0).map_err(|refused| refused.status.as_u16())
+    };
+    for host in ["p.example", "p.example:8080", "[2001:db8::1]:8080", ""] {
+        assert_eq!(check(hyper::Version::HTTP_11, &[host]), Ok(()), "{host}");
+    }
+    for host in ["a b", "p.example/x", "p.example:x", "u@p.example", "p.example, q.example"] {
+        assert_eq!(check(hyper::Version::HTTP_11, &[host]), Err(400), "{host}");
+    }
+    assert_eq!(check(hyper::Version::HTTP_11, &[]), Err(400));
+    assert_eq!(check(hyper::Version::HTTP_11, &["p", "p"]), Err(400));
+    assert_eq!(check(hyper::Version::HTTP_10, &[]), Ok(()));
+    assert_eq!(check(hyper::Version::HTTP_10, &["p", "q"]), Err(400));
+}
