@@ -132,7 +132,14 @@ impl Behind {
         let (host, port) = match authority.strip_prefix('[') {
             Some(literal) => {
                 let (host, rest) = literal.split_once(']').ok_or("a ] is missing")?;
-                (host, rest.strip_prefix(':'))
+                let address = host.split_once('%').map_or(host, |(address, _)| address);
+                if address.parse::<Ipv6Addr>().is_err() {
+                    return Err("only an IPv6 address is in brackets");
+                }
+                match rest {
+                    "" => (host, None),
+                    rest => (host, Some(rest.strip_prefix(':').ok_or("only a port with its colon may be behind ]")?)),
+                }
             }
             None => match authority.split_once(':') {
                 Some((_, port)) if port.contains(':') => return Err("an IPv6 address must be in brackets"),

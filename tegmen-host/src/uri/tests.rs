@@ -27,6 +27,10 @@ fn what_is_wrong_is_said() {
         ("coap://fe80::1/", "brackets"),
         ("coap://h:70000/", "not a number from 1 to 65535"),
         ("coap://h/%zz", "two hexadecimal"),
+        ("coap://[::1]5684/", "behind ]"),
+        ("coap://[::1].example.org/", "behind ]"),
+        ("coap://[example.org]/", "IPv6 address"),
+        ("coap://[127.0.0.1]/", "IPv6 address"),
     ] {
         assert!(Uri::parse(text).unwrap_err().to_string().contains(part), "{text}");
     }
