@@ -205,8 +205,9 @@ impl Proxy {
         request: &Request<'_>,
         response: &mut Response<'_, '_>,
     ) -> bool {
+        let owner = Owner::new(request.identity(), request.remote().map(|remote| remote.ip()));
         let mut state = self.shared.state();
-        let watching = state.watching(&self.key, hops);
+        let watching = state.watching(&self.key, hops, owner);
         match watching {
             Watching::Begun => {
                 response.observable();
@@ -218,10 +219,9 @@ impl Proxy {
             Watching::Begins | Watching::Not => {}
         }
         response.observable();
-        let key = state.watch(&self.key, hops, waiter(message, request, response));
+        let key = state.watch(&self.key, hops, owner, waiter(message, request, response));
         drop(state);
         if matches!(watching, Watching::Not) {
-            let owner = Owner::new(request.identity(), request.remote().map(|remote| remote.ip()));
             let upstream = Upstream::new(message, route, hops, None);
             let observers = (request.path().to_owned(), request.notifier());
             let purpose = Purpose::Watch { key, resource, owner, observers };

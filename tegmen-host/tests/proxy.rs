@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::{self, Builder, Code, MessageRef, MessageType, OptionNumber};
-use tegmen_host::client::{ClientConfig, ClientKey, Response, Session};
+use tegmen_host::client::{ClientConfig, ClientKey, Endpoint, Response, Session};
 use tegmen_host::contexts::Contexts;
 use tegmen_host::credentials::Credentials;
 use tegmen_host::proxy::{Proxy, ProxyConfig};
@@ -554,6 +554,34 @@ async fn one_observation_at_the_origin_serves_all_who_observe() {
     assert_eq!((proxy.counts().observations, proxy.counts().misses), (1, 0));
     origin.pulse().beats().await;
     assert_eq!(origin.totals().observations, 1);
+}
+
+/// The observations at origins are for all clients. One client can name any number of them, because each query is another
+/// observation.
+#[tokio::test]
+async fn one_client_does_not_use_up_the_observations() {
+    let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
+    let builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).allow_plain().on_event(|_| ());
+    let origin = builder.serve(resources).unwrap();
+    let (server, proxy) = open(settings().with(|config| config.max_open = 16));
+    let at = server.addresses()[0].address;
+    let (origin_at, greedy) = (origin.addresses()[0].address, client_of(&server).await);
+    let options = |number: u8| [(OptionNumber::PROXY_URI, format!("coap://{origin_at}/value?{number}").into_bytes())];
+    let mut observations = Vec::new();
+    for number in 0..4 {
+        let mut observation = greedy.get("").options(&options(number)).observe().await.unwrap();
+        assert_eq!(text(&observation.next().await.unwrap().unwrap()), (Code::CONTENT, "first"));
+        observations.push(observation);
+    }
+    let registered: Vec<_> = observations.iter().map(|observation| observation.is_registered()).collect();
+    assert_eq!((registered, proxy.counts().observations), (vec![true, true, false, false], 2));
+    let endpoint = Endpoint::builder().bind("127.0.0.2:0").await.unwrap();
+    let other = endpoint.connect_to(at, Scheme::Coap).await.unwrap();
+    let observation = other.get("").options(&options(9)).observe().await.unwrap();
+    assert!(observation.is_registered());
+    // Each client may join the observation of another one.
+    let joined = other.get("").options(&options(0)).observe().await.unwrap();
+    assert!(joined.is_registered());
 }
 
 #[tokio::test]

@@ -27,7 +27,8 @@ pub struct ProxyConfig {
     /// identity are counted by address.
     pub cache_of_client: usize,
     /// Maximum number of requests to all origins that may wait at the same time. Further requests are answered with
-    /// 5.03.
+    /// 5.03. Also the maximum number of observations at origins. One client may begin at most an eighth of the
+    /// observations that clients share. A client that wants to begin more receives only one response for each.
     pub max_open: usize,
     /// Maximum number of observations of one client whose registrations OSCORE protects. These observations have a
     /// separate limit, because clients cannot share them. A further registration is answered with 5.03. Clients

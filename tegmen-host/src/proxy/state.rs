@@ -68,6 +68,8 @@ struct Fetching {
 /// observation.
 struct Watch {
     hops: u8,
+    /// The client that began the observation.
+    owner: Owner,
     /// The clients that wait for the first response; `None` after the first response came.
     waiters: Option<Vec<Waiter>>,
 }
@@ -188,14 +190,14 @@ impl State {
         Begun { id, key }
     }
 
-    /// Returns the state of the observation for a request that may pass `hops` further proxies.
-    pub(super) fn watching(&self, key: &[u8], hops: u8) -> Watching {
+    /// Returns the state of the observation for a request of the client `owner` that may pass `hops` further proxies.
+    pub(super) fn watching(&self, key: &[u8], hops: u8, owner: Owner) -> Watching {
         match self.watches.get(key) {
             Some(Watch { waiters: None, .. }) => Watching::Begun,
             // The first response can be 5.08 for one of two different Hop-Limits, and in a loop it never comes.
             Some(watch) if hops != watch.hops => Watching::Never,
             Some(_) => Watching::Begins,
-            None if !self.may_observe() => Watching::Never,
+            None if !self.may_observe() || self.has_its_share(owner) => Watching::Never,
             None => Watching::Not,
         }
     }
@@ -209,11 +211,17 @@ impl State {
         self.observations() < self.max_open
     }
 
+    /// True if this client began as many of the shared observations as one client may: an eighth of all observations.
+    /// Each query is another observation, and an observation continues as long as any client observes the path.
+    fn has_its_share(&self, owner: Owner) -> bool {
+        self.watches.values().filter(|watch| watch.owner == owner).count() >= self.max_open.div_ceil(8)
+    }
+
     /// Adds a client to the clients that wait for the first response of an observation. The first client begins the
-    /// observation.
-    pub(super) fn watch(&mut self, key: &[u8], hops: u8, waiter: Waiter) -> Arc<[u8]> {
+    /// observation, and is its `owner`.
+    pub(super) fn watch(&mut self, key: &[u8], hops: u8, owner: Owner, waiter: Waiter) -> Arc<[u8]> {
         let key: Arc<[u8]> = key.into();
-        let watch = self.watches.entry(key.clone()).or_insert(Watch { hops, waiters: Some(Vec::new()) });
+        let watch = self.watches.entry(key.clone()).or_insert(Watch { hops, owner, waiters: Some(Vec::new()) });
         watch.waiters.get_or_insert_default().push(waiter);
         key
     }
