@@ -26,8 +26,8 @@ pub enum DirectoryError {
     /// The directory is full.
     #[error("the directory is full: try again later")]
     Full,
-    /// The links are too long. The value is the maximum number of bytes.
-    #[error("the links of an endpoint have at most {0} bytes")]
+    /// The links are too long, or have too many attributes. The value is the maximum number of bytes.
+    #[error("the links of an endpoint have at most {0} bytes, and not too many short attributes")]
     TooLong(usize),
 }
 

@@ -51,7 +51,25 @@ impl Link {
         let found = self.attributes.iter().find(|attribute| attribute.name == name)?;
         found.value.as_ref().map(Value::text)
     }
+
+    /// Returns the number of bytes of memory of the link.
+    pub(super) fn memory(&self) -> usize {
+        let of_attribute = |Attribute { name, value }: &Attribute| {
+            let value = value.as_ref().map_or(0, |value| heap(value.text()));
+            size_of::<Attribute>().saturating_add(heap(name)).saturating_add(value)
+        };
+        let own = size_of::<Self>().saturating_add(heap(&self.target));
+        self.attributes.iter().map(of_attribute).fold(own, usize::saturating_add)
+    }
 }
+
+/// Returns the number of bytes of a text on the heap.
+const fn heap(text: &str) -> usize {
+    ALLOCATED.saturating_add(text.len())
+}
+
+/// The bytes that an allocator adds to an allocation.
+const ALLOCATED: usize = 16;
 
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,6 +166,7 @@ impl<'t> Reader<'t> {
             self.skip_spaces();
             attributes.push(self.attribute()?);
         }
+        attributes.shrink_to_fit();
         let count = |name: &str| attributes.iter().filter(|attribute: &&Attribute| attribute.name == name).count();
         if ONCE.into_iter().any(|name| count(name) > 1) {
             return Err("a link has rt, if and sz at most once (RFC 6690, section 3)");

@@ -16,6 +16,9 @@ const LIFETIME: u32 = 90_000;
 const MAX_NAME: usize = 63;
 /// Maximum number of attributes of an endpoint, in addition to its name, sector, base and lifetime.
 const MAX_ATTRIBUTES: usize = 16;
+/// The maximum number of bytes of memory for the links of a registration, for each byte of
+/// [`DirectoryBounds::links`]. A typical link needs three to four times as many bytes as its text.
+const MEMORY: usize = 4;
 /// Parameters that a registration must not contain: in a lookup they have another meaning, or the directory writes them
 /// itself.
 const RESERVED: [&str; 6] = ["anchor", "count", "href", "page", "rel", "rt"];
@@ -29,17 +32,18 @@ pub struct DirectoryBounds {
     /// Maximum number of registrations of one identity, and maximum number of remembered names of one identity. A sender
     /// without protection has no identity, so its registrations count for its IP address.
     pub each: usize,
-    /// Maximum number of bytes of the links of one registration.
+    /// Maximum number of bytes of the text of the links of one registration. In memory these links take at most four
+    /// times as many bytes.
     pub links: usize,
-    /// Maximum number of bytes of the links of all registrations together.
+    /// Maximum number of bytes of memory for the links of all registrations together.
     pub bytes: usize,
 }
 
 impl Default for DirectoryBounds {
     /// Returns these limits: 10,000 registrations, 100 registrations of each identity, 16 KiB of links in one
-    /// registration, and 32 MiB of links in total.
+    /// registration, and 128 MiB of memory for all links.
     fn default() -> Self {
-        Self { registrations: 10_000, each: 100, links: 16 << 10, bytes: 32 << 20 }
+        Self { registrations: 10_000, each: 100, links: 16 << 10, bytes: 128 << 20 }
     }
 }
 
@@ -225,6 +229,7 @@ pub(super) struct Registration {
     lifetime: u32,
     pub(super) attributes: Vec<(String, String)>,
     pub(super) links: Vec<Link>,
+    /// The number of bytes of memory for the links.
     bytes: usize,
     owner: Owner,
     until: Instant,
@@ -245,7 +250,7 @@ pub struct Directory {
     /// The identity that owns each name of an endpoint. A name has an owner even after the registration of the endpoint
     /// has ended (RFC 9176, section 7.5).
     owners: HashMap<Name, Arc<str>>,
-    /// The number of bytes of the links of all registrations.
+    /// The number of bytes of memory for the links of all registrations.
     bytes: usize,
     /// The number of changes so far.
     version: u64,
@@ -281,8 +286,11 @@ impl Directory {
         if links.len() > self.bounds.links {
             return Err(DirectoryError::TooLong(self.bounds.links));
         }
-        let bytes = links.len();
         let links = links::parse(links)?;
+        let bytes = links.iter().map(Link::memory).sum();
+        if bytes > self.bounds.links.saturating_mul(MEMORY) {
+            return Err(DirectoryError::TooLong(self.bounds.links));
+        }
         let endpoint = parameters.endpoint.or_else(|| who.name.map(str::to_owned)).ok_or_else(no_name)?;
         let name = (parameters.sector, endpoint);
         let owner = who.owner();

@@ -16,7 +16,7 @@ fn named(name: &str) -> Registrant<'_> {
 }
 
 fn small() -> Directory {
-    Directory::new(DirectoryBounds { registrations: 4, each: 2, links: 64, bytes: 100 })
+    Directory::new(DirectoryBounds { registrations: 4, each: 2, links: 64, bytes: 500 })
 }
 
 fn put(directory: &mut Directory, who: Registrant<'_>, query: &str, id: u64) -> Result<String, DirectoryError> {
@@ -214,6 +214,10 @@ fn a_directory_is_bounded() {
         Err(DirectoryError::Full),
         "the bytes of all links"
     );
+    // Each of these links takes many times the bytes of its text.
+    let attributes = format!("</>{}", ";a".repeat(30));
+    let many = directory.register(named("b"), ["ep=node4"].into_iter(), attributes.as_bytes(), (4, NOW));
+    assert_eq!(many, Err(DirectoryError::TooLong(64)));
     directory.register(named("b"), ["ep=node4"].into_iter(), b"", (4, NOW)).unwrap();
     assert_eq!(put(&mut directory, named("c"), "ep=node5", 5), Err(DirectoryError::Full));
 }
