@@ -86,8 +86,11 @@ impl Cluster {
             }
         }
         let changes = self.take(&mut watching, most);
-        // The next call, which the answer leads to, takes it.
-        watches.keep(watching);
+        // The next call, which the answer leads to, takes it. After an error the watch lacks the revision with the row that
+        // cannot be read, so the next call opens another watch.
+        if changes.is_ok() {
+            watches.keep(watching);
+        }
         promise.answer(changes);
     }
 
@@ -173,3 +176,6 @@ impl Cluster {
         Ok(Changes { changes, through: watching.after })
     }
 }
+
+#[cfg(test)]
+mod tests;
