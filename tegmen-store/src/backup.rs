@@ -24,7 +24,7 @@
 use crate::clock;
 use crate::database::{Database, Options, recoverable, retake};
 use crate::error::StateError;
-use crate::files::{beside, rename};
+use crate::files::{beside, directory_of, rename};
 use crate::guard::Guard;
 use crate::sealing::{Keeper, Sealer};
 use rusqlite::{Connection, OpenFlags, params};
@@ -42,6 +42,8 @@ const FORMAT: &str = "tegmen backup 1\n";
 const CLOCK_TOLERANCE: u64 = 120_000;
 /// Maximum number of bytes of the header, which precedes the database in the file.
 const MAX_HEADER: usize = 1024;
+/// The ends of the names of a database's files. Each name begins with the name of the database.
+const OWN: [&str; 7] = ["", "-wal", "-shm", "-journal", ".key", ".place", ".place.new"];
 
 /// The description of a backup, which precedes the database in the file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -122,14 +124,35 @@ impl Database {
     /// call. Later changes wait until the copy is complete. The copy replaces an existing file.
     ///
     /// # Errors
-    /// [`BackupError`]; an existing file then stays unchanged.
+    /// [`BackupError`]; an existing file then stays unchanged. [`BackupError::File`] also if the backup, or one of the two
+    /// files that this function writes first (`to` with the extensions `copy` and `new`), would replace a file of the
+    /// database.
     pub fn backup(&self, to: &Path) -> Result<Manifest, BackupError> {
         let (copy, draft) = (beside(to, "copy"), beside(to, "new"));
+        for file in [to, &copy, &draft] {
+            self.check_other(file)?;
+        }
         let made = self.write_backup(to, &copy, &draft);
         for file in [copy, draft] {
             let _ = std::fs::remove_file(file);
         }
         made
+    }
+
+    /// Refuses the path of a file of this database.
+    fn check_other(&self, file: &Path) -> Result<(), BackupError> {
+        let in_directory = || {
+            let name = file.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+            Ok(std::fs::canonicalize(directory_of(file))?.join(name))
+        };
+        // A file that does not exist yet has only a directory to resolve.
+        let path = std::fs::canonicalize(file).or_else(|_| in_directory()).map_err(failed(file))?;
+        let is_own = OWN.into_iter().any(|end| {
+            let mut own = self.file().as_os_str().to_owned();
+            own.push(end);
+            path == Path::new(&own)
+        });
+        if is_own { Err(failed(file)(io::Error::other("it is a file of the database"))) } else { Ok(()) }
     }
 
     fn write_backup(&self, to: &Path, copy: &Path, draft: &Path) -> Result<Manifest, BackupError> {

@@ -332,3 +332,31 @@ fn nothing_is_restored_while_the_clock_is_not_set_or_the_database_is_in_use() {
     scene.restore().unwrap();
     scene.open().unwrap();
 }
+
+#[test]
+fn a_backup_never_replaces_a_file_of_its_database() {
+    let scene = Scene::new("own", None);
+    let store = scene.open().unwrap();
+    store.commit(Transaction::default().put("a", plain("1"))).wait().unwrap();
+    let before = std::fs::read(scene.file("state.db.key")).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(scene.file("state.db"), scene.file("link")).unwrap();
+    let own = ["state.db", "state.db.key", "state.db-wal", "state.db.place", "./state.db"];
+    for name in own.into_iter().chain(cfg!(unix).then_some("link")) {
+        let refused = store.backup(&scene.file(name));
+        assert!(matches!(refused, Err(BackupError::File { .. })), "{name}: {refused:?}");
+    }
+    store.commit(Transaction::default().put("b", plain("2"))).wait().unwrap();
+    assert_eq!(std::fs::read(scene.file("state.db.key")).unwrap(), before);
+    store.backup(&scene.file("backup")).unwrap();
+    drop(store);
+    let found = scene.open().unwrap().read(b"b", None).wait().unwrap();
+    assert_eq!(found.entry.map(|entry| entry.value), Some(plain("2")));
+    // A backup first writes two files beside its own.
+    let other = Database::open(&scene.file("kept.new")).unwrap();
+    assert!(other.backup(&scene.file("kept")).is_err());
+    other.commit(Transaction::default().put("c", plain("3"))).wait().unwrap();
+    drop(other);
+    let kept = Database::open(&scene.file("kept.new")).unwrap().read(b"c", None).wait().unwrap();
+    assert_eq!(kept.entry.map(|entry| entry.value), Some(plain("3")));
+}
