@@ -13,7 +13,8 @@ pub(super) struct Waiting(Vec<Watcher>);
 
 impl Waiting {
     /// Answers a call if there are changes for it. Otherwise keeps the call until a commit changes a row whose key
-    /// begins with the prefix of the call.
+    /// begins with the prefix of the call. Drops the calls whose caller no longer waits, because a store without commits
+    /// would keep them forever.
     pub(super) fn ask(
         &mut self,
         connection: &Connection,
@@ -22,7 +23,10 @@ impl Waiting {
         watcher: Watcher,
     ) {
         match entries::changes(connection, revisions, sealer, &watcher) {
-            Ok(changes) if changes.changes.is_empty() => self.0.push(watcher),
+            Ok(changes) if changes.changes.is_empty() => {
+                self.0.retain(|watcher| watcher.promise.is_wanted());
+                self.0.push(watcher);
+            }
             result => watcher.promise.answer(result),
         }
     }
@@ -44,3 +48,6 @@ impl Waiting {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
