@@ -7,7 +7,6 @@
 
 mod grants;
 
-use crate::access::ace::ErrorCode;
 use crate::access::enrolment::OneTimeKey;
 use crate::access::introspection::{Outcome, Reply, Upload, used_before};
 use crate::access::revocation::token_hash;
@@ -274,7 +273,7 @@ impl<S: Store> Service<S> {
             NotTaken::Unreachable(_) => return unreachable,
             NotTaken::Busy { seconds } => Reply::busy(seconds, not_taken.to_string()),
             NotTaken::TooMany => Reply::busy(upload::RETRY_AFTER, not_taken.to_string()),
-            NotTaken::Refused(_) => Reply::error(Code::FORBIDDEN, ErrorCode::UNAUTHORIZED_CLIENT),
+            NotTaken::Refused(_) => Reply::unauthorized_client(),
         };
         // Without the store the token is not revoked. Neither end has it then: the publisher did not take it, and no response
         // has it.

@@ -16,7 +16,8 @@ pub use deliveries::{Deliveries, RefusedDelivery, may_read};
 pub use invitation::ExpectedSession;
 
 use crate::access::ace::{
-    ACE_CBOR, Claims, Confirmation, CoseKey, IntrospectionRequest, IntrospectionResponse, Material, TokenResponse,
+    ACE_CBOR, Claims, Confirmation, CoseKey, ErrorCode, ErrorResponse, IntrospectionRequest, IntrospectionResponse,
+    Material, TokenResponse,
 };
 use crate::access::protokey::SessionIdentity;
 use crate::server::INTROSPECT;
@@ -174,6 +175,8 @@ pub(crate) fn granted(response: Response) -> Result<(Zeroizing<Vec<u8>>, TokenRe
     let payload = Zeroizing::new(response.payload);
     match code {
         Code::CREATED => {}
+        // RFC 9200, section 5.8.3. Other servers, and earlier versions of this one, answer 4.03.
+        Code::BAD_REQUEST if is_unauthorized_client(&payload) => return Err(NotGranted::Refused),
         Code::FORBIDDEN => return Err(NotGranted::Refused),
         Code::UNAUTHORIZED => return Err(NotGranted::NotADevice),
         Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE => {
@@ -183,6 +186,11 @@ pub(crate) fn granted(response: Response) -> Result<(Zeroizing<Vec<u8>>, TokenRe
     }
     let response = TokenResponse::parse(&payload).map_err(|_| NotGranted::Unexpected { code })?;
     Ok((payload, response))
+}
+
+/// Returns true if the payload of an error response has the error `unauthorized_client`.
+fn is_unauthorized_client(payload: &[u8]) -> bool {
+    ErrorResponse::parse(payload).is_ok_and(|response| response.error == ErrorCode::UNAUTHORIZED_CLIENT)
 }
 
 /// Asks the access control server about a token. Returns the claims of the token if it is active.

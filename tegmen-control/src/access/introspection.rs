@@ -184,6 +184,12 @@ impl Reply {
         Self::new(code, Zeroizing::new(ErrorResponse::new(error).encode()))
     }
 
+    /// Makes the response to a request for a token that the server does not grant. Each error has the code 4.00, except
+    /// `invalid_client` (RFC 9200, section 5.8.3).
+    pub(crate) fn unauthorized_client() -> Self {
+        Self::error(Code::BAD_REQUEST, ErrorCode::UNAUTHORIZED_CLIENT)
+    }
+
     /// Makes a 5.03 response with its cause for the operator. The peer may ask again after `seconds`.
     pub(crate) fn busy(seconds: u32, cause: impl Into<String>) -> Self {
         let reply = Self::new(Code::SERVICE_UNAVAILABLE, Zeroizing::default());

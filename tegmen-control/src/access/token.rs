@@ -178,7 +178,7 @@ fn refuse(reason: Reason, asked: String) -> Outcome {
             Reply::error(Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST)
         }
         Reason::Identity(full @ (NotAccepted::Full | NotAccepted::TooMany)) => Reply::no_room(full),
-        _ => Reply::error(Code::FORBIDDEN, ErrorCode::UNAUTHORIZED_CLIENT),
+        _ => Reply::unauthorized_client(),
     };
     Outcome::refused(reply, reason, asked)
 }

@@ -155,7 +155,7 @@ fn a_refused_client_learns_nothing_about_devices_and_the_operator_the_rule() {
         (Some("lamp"), request("oven", "/temp"), "no-rule"),
         (Some("display-9 tag:display"), request("oven", "/temp"), "denied-by-rule"),
     ];
-    let expected = Reply::error(Code::FORBIDDEN, ErrorCode::UNAUTHORIZED_CLIENT);
+    let expected = Reply::error(Code::BAD_REQUEST, ErrorCode::UNAUTHORIZED_CLIENT);
     for (client, request, code) in of_devices {
         let outcome = ask(client, &request);
         assert_eq!((outcome.reply.code, &outcome.reply.payload), (expected.code, &expected.payload), "{code}");

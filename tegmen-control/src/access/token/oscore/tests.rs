@@ -212,7 +212,7 @@ fn a_key_that_the_client_does_not_have_is_refused() {
         let expected = match reason {
             Reason::UnknownKey => (Code::BAD_REQUEST, ErrorCode::INVALID_REQUEST),
             Reason::OwnKey => (Code::BAD_REQUEST, ErrorCode::UNSUPPORTED_POP_KEY),
-            _ => (Code::FORBIDDEN, ErrorCode::UNAUTHORIZED_CLIENT),
+            _ => (Code::BAD_REQUEST, ErrorCode::UNAUTHORIZED_CLIENT),
         };
         assert_eq!((outcome.reply.code, error), expected);
     }
