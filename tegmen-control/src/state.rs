@@ -78,7 +78,8 @@ pub enum Event<'a> {
     /// The revocation list changed for these devices. The server must notify the devices among them that observe the
     /// list.
     Revocations(&'a BTreeSet<String>),
-    /// A row cannot be read, and is ignored.
+    /// A row cannot be read. A device with such a row has no rights, and a revoked token stays revoked. A policy with such
+    /// a row is not applied.
     Fault(&'a StateFault),
     /// The store is not available. Decisions continue with the rows in memory, which are the [`View`].
     Unavailable(&'a StoreError),

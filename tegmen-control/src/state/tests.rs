@@ -287,3 +287,32 @@ fn a_device_is_changed_and_removed_with_its_digest() {
     assert!(state.view().device("display").is_none());
     wait(state.add(&NewDevice::public(party("panel"), certificate(2)).expect("a device"))).expect("added");
 }
+
+#[test]
+fn a_row_that_cannot_be_read_gives_no_rights() {
+    let scene = Scene::new("unreadable");
+    let (sender, faults) = std::sync::mpsc::channel();
+    let watcher: Watcher = Box::new(move |event| {
+        if let Event::Fault(fault) = event {
+            sender.send(fault.key.clone()).expect("a test that waits");
+        }
+    });
+    let store = scene.database();
+    let state = wait(State::open(store.clone(), Bounds::default(), watcher)).expect("a state");
+    let party = OwnedParty::from_words(["display"].into_iter()).expect("a party");
+    let device = NewDevice::public(party, Credential::Certificate([5; 32])).expect("a device");
+    wait(state.add(&device)).expect("added");
+    assert!(state.view().with_digest(&[5; 32]).is_some());
+    // A later version of the server has disabled the device, and revoked a token.
+    let hash = token_hash::<RustCrypto>(b"token");
+    let later = |text: &str| Value::Plain(text.as_bytes().to_vec());
+    let device =
+        later(&format!(r#"{{"kind":"certificate","sha256":"{}","disabled":true,"since":1}}"#, "05".repeat(32)));
+    let transaction = Transaction::default().put(rows::device("display"), device);
+    let transaction = transaction.put(rows::revoked(&hash), later(r#"{"until":1}"#));
+    let revision = store.commit(transaction).wait().expect("committed");
+    state.feed.shared.reached(revision).wait().expect("applied");
+    assert_eq!(faults.try_iter().collect::<Vec<_>>(), [rows::device("display"), rows::revoked(&hash)]);
+    assert!(state.view().with_digest(&[5; 32]).is_none());
+    assert!(state.view().is_revoked(&hash));
+}

@@ -103,7 +103,7 @@ impl Devices for InView<'_> {
 
 impl View {
     /// Applies changes from the store, up to the revision `through`. All changes of a revision must be in `changes`.
-    /// Ignores rows with a fault, and returns their faults.
+    /// Returns the faults of the rows that cannot be read. Such a row gives no rights: see [`Self::refuse`].
     pub(super) fn apply(&mut self, changes: &[Changed], through: Revision) -> Vec<StateFault> {
         let mut faults = Vec::new();
         for revision in changes.chunk_by(|one, next| one.revision == next.revision) {
@@ -120,7 +120,8 @@ impl View {
                         if matches!(row, Row::Policy) {
                             is_other_policy = Some(change.revision);
                         }
-                        self.put(row, entry)
+                        let applied = self.put(&row, entry);
+                        applied.inspect_err(|_| self.refuse(&row))
                     }
                     (Some(row), None) => {
                         self.remove(&row);
@@ -150,8 +151,8 @@ impl View {
         std::mem::take(&mut self.concerned)
     }
 
-    fn put(&mut self, row: Row<'_>, entry: &Entry) -> Result<(), String> {
-        match row {
+    fn put(&mut self, row: &Row<'_>, entry: &Entry) -> Result<(), String> {
+        match *row {
             Row::Device(name) => {
                 let known = rows::read_device(name, entry)?;
                 self.revoked.register(name);
@@ -174,14 +175,25 @@ impl View {
             Row::Session(identity) => self.remember(rows::read_session(identity, &entry.value)?),
             // No other server writes such rows, and this one remembers an identity before it writes it.
             Row::Sessions(_) => {}
-            Row::Revoked(hash) => {
+            Row::Revoked(ref hash) => {
                 let Revocation { expires, concerned } = rows::read(&entry.value)?;
                 let known = concerned.iter().filter(|name| self.devices.known.contains_key(*name));
                 known.for_each(|name| self.revoked.register(name));
-                self.concerned.extend(self.revoked.add(hash, expires, concerned));
+                self.concerned.extend(self.revoked.add(hash.clone(), expires, concerned));
             }
         }
         Ok(())
+    }
+
+    /// Withdraws the rights that a row gave before it got a content that cannot be read, because another server may have
+    /// disabled the device or revoked the token. The policy in force stays in force.
+    fn refuse(&mut self, row: &Row<'_>) {
+        match row {
+            Row::Device(_) | Row::Digest(_) | Row::Enrolment(_) => self.remove(row),
+            // The key of the row names the token, and the row is removed when the token has expired.
+            Row::Revoked(hash) => drop(self.revoked.add(hash.clone(), u64::MAX, [])),
+            Row::Policy | Row::Part(_) | Row::Session(_) | Row::Sessions(_) => {}
+        }
     }
 
     fn remove(&mut self, row: &Row<'_>) {
@@ -475,7 +487,7 @@ impl Loading {
                 if matches!(row, Row::Policy) {
                     self.policy = entry.changed;
                 }
-                self.view.put(row, entry)?;
+                self.view.put(&row, entry)?;
             }
             None => {}
         }
