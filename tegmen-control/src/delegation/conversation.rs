@@ -223,7 +223,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 
     /// Begins the next epoch if an epoch is due. If an epoch already began in the present session, opens another
-    /// session for the next epoch. If no epoch is due, sends the time to the device, but only once in a session.
+    /// session for the next epoch. If the device began the epoch of another server while this session was opened, opens
+    /// another session and completes that epoch. If no epoch is due, sends the time to the device, but only once in a
+    /// session.
     async fn bring_epoch(&self, conversation: &mut Conversation, pace: &Pace) -> Result<(), Failed> {
         let name = conversation.device.name.clone();
         let present = {
@@ -240,6 +242,15 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         if conversation.has_begun {
             conversation.session.close();
             *conversation = self.meet(&Arc::clone(&conversation.device), pace).await?;
+        }
+        // The key of the session proves the epoch at the time when the device looked for the key. Since then, the device may
+        // have begun the pending epoch. From now on it does not begin that epoch, because it has exported other keying material
+        // from this session.
+        let number = conversation.device.state().known.present.number;
+        if conversation.opened.pending.is_some() && conversation.ask_status().await?.epoch != number {
+            conversation.session.close();
+            *conversation = self.meet(&Arc::clone(&conversation.device), pace).await?;
+            return Ok(());
         }
         let exported = conversation.session.exported().ok_or(Failed::NotExported)?;
         let next = self.begin_epoch_under(&name, &exported, Some(&conversation.opened)).await?;

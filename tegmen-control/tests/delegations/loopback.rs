@@ -84,6 +84,9 @@ pub(crate) struct Trouble {
     pub(crate) loses: Option<(&'static str, u8)>,
     /// The device acknowledges each revocation, but stores none.
     pub(crate) keeps_nothing: bool,
+    /// The epoch that the device begins during the next handshake with its server, after it has looked for the key of
+    /// this handshake: the number, the keying material and the check of the epoch. `None` for no such fault.
+    pub(crate) begins: Option<(u16, [u8; 32], [u8; 8])>,
 }
 
 /// The requests that a device executed, and the sessions that it was asked to open.
@@ -345,6 +348,10 @@ impl<'d> Running<'d> {
                 let Some(Need::PskOfClient { identity }) = self.node.endpoint.need(id) else { return };
                 let psk = self.application.resources.device.borrow().psk::<HostCrypto>(identity);
                 key.copy_from_slice(psk.expose());
+                if let Some((number, exported, check)) = self.application.trouble.lock().unwrap().begins.take() {
+                    let mut device = self.application.resources.device.borrow_mut();
+                    device.begin_epoch::<HostCrypto>(number, &Secret::new(exported), &check).unwrap();
+                }
                 let answer = Answer::Psk { identity: b"", key: &key, principal: SERVER };
                 let now = self.now();
                 if let Some(event) = self.node.endpoint.resume(&mut self.environment.at(now), id, answer) {

@@ -1,7 +1,7 @@
 //! Tests of servers that share one store and contact the same device at a UDP socket.
 
 use crate::disk::{Call, Counting};
-use crate::loopback::{LiveDevice, SOON};
+use crate::loopback::{LiveDevice, SOON, Trouble};
 use crate::recorder::Seals;
 use crate::restored;
 use crate::talking::{is_settled, pace, runtime, until};
@@ -92,6 +92,20 @@ fn a_server_does_not_discard_an_epoch_that_another_server_made_pending_meanwhile
         *begins.lock().unwrap() = true;
     });
     until(&one, pace(), |report| *made.lock().unwrap() && is_settled(report, 2));
+    assert_eq!(device.ask(|lamp| lamp.epoch()), 2);
+    settle(&*one);
+    assert!(renew(&*one, &ticket).is_some(), "the epoch of the ticket is the previous one");
+}
+
+#[test]
+fn a_server_does_not_discard_an_epoch_that_the_device_begins_during_a_handshake() {
+    let World { scene: _scene, one, other, device, ticket, .. } = World::new("shared-handshake");
+    let exported = [7; 32];
+    let next = runtime().block_on(other.begin_epoch(LAMP, &Secret::new(exported))).unwrap();
+    // The request of the server `other` arrives while the server `one` opens a session under the key of epoch 1.
+    device.trouble(Trouble { begins: Some((next.number, exported, next.check)), ..Trouble::default() });
+    runtime().block_on(one.reset(LAMP, "root")).unwrap();
+    until(&one, pace(), |report| is_settled(report, 2));
     assert_eq!(device.ask(|lamp| lamp.epoch()), 2);
     settle(&*one);
     assert!(renew(&*one, &ticket).is_some(), "the epoch of the ticket is the previous one");
