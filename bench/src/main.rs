@@ -163,7 +163,8 @@ tegmen-bench oscore [--no-instructions]
 tegmen-bench coap [--seconds S] [--serve 'COMMAND with {port}'] [--path P] [--observers N]
                                      CON GET, 64 in flight, ours beside libcoap and a bare UDP echo; transfers of 64
                                      KiB in blocks, and notifications to 10,000 observers by default, beside libcoap
-tegmen-bench ndn [--seconds S]       packets for each CPU second of a forwarder of NDN, passed on and stored, beside ndnd and an echo server
+tegmen-bench ndn [--seconds S]       packets for each CPU second of a forwarder of NDN, passed on and stored, beside ndnd,
+                                     and over UDP beside a bare UDP echo
 tegmen-bench addresses [--seconds S] requests from 1,000 and 10,000 peer addresses, one in flight from each at most: plain
                                      and DTLS beside libcoap, OSCORE beside Californium
 tegmen-bench isolation               requests of sessions while unauthenticated peers begin RSA handshakes, server and

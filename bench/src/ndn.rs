@@ -404,7 +404,7 @@ fn prefix() -> Vec<u8> {
 /// The connection of the consumer with the forwarder.
 enum Link {
     Unix { stream: UnixStream, elements: Elements, interests: Vec<u8>, buffer: Vec<u8> },
-    Udp { socket: UdpSocket, interests: Batch, packets: Batch },
+    Udp { socket: UdpSocket, interests: Box<Batch>, packets: Box<Batch> },
 }
 
 impl Link {
@@ -418,7 +418,7 @@ impl Link {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.connect((Ipv4Addr::LOCALHOST, port))?;
         socket.set_read_timeout(Some(PATIENCE))?;
-        Ok(Self::Udp { socket, interests: Batch::new(), packets: Batch::new() })
+        Ok(Self::Udp { socket, interests: Box::new(Batch::new()), packets: Box::new(Batch::new()) })
     }
 
     /// Returns true if the echo server returns a datagram within 100 ms.
