@@ -329,8 +329,9 @@ impl KeyTree {
         let epoch = self.spare_epoch()?;
         let mut replaced = BTreeSet::new();
         let of = |&(leaf, checks_signatures): &(u32, bool)| {
-            let above = path(leaf).skip(1).take_while(|node| replaced.insert(*node)).count();
-            let mut origin = PathOrigin { nonce: [0; NONCE_LEN], count: u8::try_from(above).unwrap_or(MAX_LEVELS) + 1 };
+            let is_new = |(at, node): &(usize, u32)| *at == 0 || replaced.insert(*node);
+            let count = path(leaf).enumerate().take_while(is_new).count();
+            let mut origin = PathOrigin { nonce: [0; NONCE_LEN], count: u8::try_from(count).unwrap_or(MAX_NODES) };
             crypto.random(&mut origin.nonce);
             let nodes = self.derive::<C>((leaf, epoch), &origin);
             Path { leaf, checks_signatures, nodes, origin: Some(origin) }
