@@ -456,7 +456,7 @@ async fn a_token_of_the_access_server_admits_its_client() {
         ..Default::default()
     };
     let refused = world.service.token(Some("switch"), &request("/ace-group/doors").encode()).await;
-    assert_eq!(refused.code, Code::FORBIDDEN, "the policy does not name this group");
+    assert_eq!(refused.code, Code::BAD_REQUEST, "the policy does not name this group");
     let granted = world.service.token(Some("switch"), &request("/ace-group/lamps").encode()).await;
     let TokenResponse { access_token, cnf, .. } = TokenResponse::parse(&granted.payload).unwrap();
     let Some(Confirmation::Key(key)) = cnf else { panic!("a key") };
