@@ -1007,6 +1007,10 @@ impl Group {
             }
         }
         for (name, member) in &step.members {
+            debug_assert!(
+                member.as_ref().is_none_or(|member| step.has_path_of(member)),
+                "the row of {name} has no new path"
+            );
             transaction = set(transaction, Row::Member(name).key(&self.prefix), member.as_ref().map(rows::plain));
         }
         if let Some((name, id)) = &step.replica {
@@ -1061,6 +1065,13 @@ impl Group {
 }
 
 impl Step {
+    /// Returns true if the change gives a new path to this member, and if the member's record has the origin of this path.
+    /// Each written record needs this, because a node that several paths contain has the secret of the record written last.
+    fn has_path_of(&self, member: &Member) -> bool {
+        let paths = self.change.iter().flat_map(|change| &change.paths);
+        member.path.is_some() && paths.filter(|path| path.leaf == member.leaf).any(|path| path.origin == member.path)
+    }
+
     /// Reads a [`Step`] from the rows that one revision changed. `tree` is the key tree of the group, in any epoch.
     fn read<C: Crypto>(rows: &[Changed], prefix: &str, tree: &KeyTree) -> Result<Self, GroupError> {
         let mut step = Self::default();
