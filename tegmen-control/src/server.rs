@@ -216,11 +216,9 @@ pub(crate) fn sender<S: Store, T>(
         None => {
             let name = credentials.name_of(identity.principal)?;
             let is_stored = credentials.stored(&name) == Some(identity.principal);
-            let has_key = |device: &Device| match device.credential {
-                Credential::SharedKey | Credential::Oscore | Credential::Edhoc => true,
-                Credential::Certificate(_) | Credential::PublicKey(_) | Credential::Protokey(_) => false,
-            };
-            view.device(&name).filter(|device| is_stored && has_key(device))
+            // A session of an earlier key of the device, or of an earlier device of this name, gives no right.
+            let has_key = |key: Zeroizing<Vec<u8>>| credentials.may_have_proved(identity.principal, &key);
+            view.device(&name).filter(|_| is_stored && view.session_key(&name).is_some_and(has_key))
         }
     };
     device.map(take)

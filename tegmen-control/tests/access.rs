@@ -11,9 +11,10 @@ use tegmen_control::access::ace::trl::{Answer, Cursor, TrlError, TrlErrorId, Upd
 use tegmen_control::access::ace::{
     ACE_CBOR, ACE_TRL_CBOR, Aif, IntrospectionRequest, Right, Scope, TokenRequest, TokenResponse,
 };
+use tegmen_control::access::policy::OwnedParty;
 use tegmen_control::access::protokey::{AcceptedBounds, Mode, Protokey, SessionIdentity};
 use tegmen_control::access::revocation::token_hash;
-use tegmen_control::state::Bounds;
+use tegmen_control::state::{Bounds, Change, Credential, NewDevice};
 use tegmen_control::subscriber::{Introspector, NotGranted, content_key, introspect};
 use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::credentials::Credentials;
@@ -127,6 +128,35 @@ async fn a_disabled_device_loses_its_tokens_and_gets_none() {
     let other = display.post("/token", &request).content_format(0).await.expect("a response");
     assert_eq!(other.code, Code::UNSUPPORTED_CONTENT_FORMAT);
     assert_eq!(display.get("/token").await.expect("a response").code, Code::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn a_session_of_an_earlier_key_of_a_device_gives_no_right() {
+    let dir = Dir::new("access-rekeyed");
+    let Access { server, service, .. } = start(&dir).await;
+    let request = request();
+    let ask = async |session: &Session| {
+        let response = session.post("/token", &request).content_format(ACE_CBOR).await.expect("a response");
+        (response.code, session.get("/revoke/trl").await.expect("a response").code)
+    };
+    // Somebody else knows the key.
+    let stolen = connect(&server, "display").await;
+    assert_eq!(ask(&stolen).await, (Code::CREATED, Code::CONTENT));
+    let party = OwnedParty::from_words(["display", "tag:display"].into_iter()).expect("a party");
+    let proof = NewDevice::secret(party, Credential::SharedKey, &[9; 16]).expect("a device");
+    let change = Change { proof: Some(proof), ..Change::default() };
+    service.change("operator", "display", None, change).await.expect("changed");
+    assert_eq!(ask(&stolen).await, (Code::UNAUTHORIZED, Code::UNAUTHORIZED));
+    let config = ClientConfig::psk("display", [9; 16]);
+    let display = Session::connect_to(server.addresses()[0].address, Scheme::Coaps, config).await.expect("a session");
+    assert_eq!(ask(&display).await, (Code::CREATED, Code::CONTENT));
+    assert_eq!(ask(&stolen).await, (Code::UNAUTHORIZED, Code::UNAUTHORIZED));
+    // The same holds for another device of this name.
+    service.remove("operator", "display", None).await.expect("removed");
+    let party = OwnedParty::from_words(["display", "tag:display"].into_iter()).expect("a party");
+    let other = NewDevice::secret(party, Credential::SharedKey, &[8; 16]).expect("a device");
+    service.add("operator", &other).await.expect("added");
+    assert_eq!(ask(&display).await, (Code::UNAUTHORIZED, Code::UNAUTHORIZED));
 }
 
 #[tokio::test]

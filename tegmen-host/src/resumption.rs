@@ -258,7 +258,10 @@ impl Inner {
                         principals.find(|principal| self.fingerprint(*principal) == fingerprint)?
                     }
                     // The key store was asked for its rights in the full handshake.
-                    None if self.store && fingerprint == [0; FINGERPRINT_LEN] => self.credentials.stored(identity)?,
+                    None if self.store => {
+                        let stored = self.credentials.stored(identity);
+                        stored.filter(|principal| self.fingerprint(*principal) == fingerprint)?
+                    }
                     None => return None,
                 }
             }
@@ -282,7 +285,7 @@ impl Inner {
     }
 
     /// Returns the first [`FINGERPRINT_LEN`] bytes of the digest of a peer's pre-shared key. Each ticket of the peer
-    /// contains these bytes. Returns zeros if the key is not in the credentials file.
+    /// contains these bytes. Returns zeros if the key is not known.
     fn fingerprint(&self, principal: Principal) -> [u8; FINGERPRINT_LEN] {
         let digest = self.credentials.fingerprint(principal);
         digest.and_then(|digest| digest.first_chunk().copied()).unwrap_or_default()

@@ -33,6 +33,7 @@ mod key_store;
 mod principals;
 
 pub(crate) use file::digest_name;
+use file::fingerprint;
 pub use file::{CredentialsError, MAX_IDENTITY, is_rule};
 pub use key_store::{KeyStore, KeyTicket, StoredKey};
 pub use principals::Held;
@@ -116,6 +117,8 @@ struct Shared {
     /// Rights of peers whose rights are not in the file: peers whose key comes from a [`KeyStore`], and OSCORE
     /// contexts.
     learned: HashMap<Principal, Allow>,
+    /// For each identity whose key came from a [`KeyStore`], the peer that proved the last key of this identity.
+    stored: HashMap<String, Principal>,
     /// Rights of peers without a certificate or key, in addition to the rights in the file.
     anonymous: Vec<Rule>,
     /// True if the operator was warned of a peer without a certificate or key, which has no rights.
@@ -135,7 +138,7 @@ impl Shared {
                 let entry = self.table.psk.get(&who.name)?;
                 entry.keys().any(|key| key.fingerprint == fingerprint).then_some(&entry.allow)
             }
-            Proof::Stored | Proof::Context(_) => self.learned.get(&principal),
+            Proof::Stored(_) | Proof::Context(_) => self.learned.get(&principal),
             Proof::Delegated(..) => {
                 let entries = self.table.certified(CertificateType::X509);
                 entries.named(&who.name).or_else(|| entries.others())
@@ -300,11 +303,14 @@ impl Credentials {
 
     /// Registers an identity that a [`KeyStore`] returned, with the rights `allow`; `None` allows everything. Returns
     /// the number that identifies requests of this identity. The rights replace the rights of an earlier call. They
-    /// apply to each peer that proves a key of the store under this identity, and to no other peer.
-    pub fn learn_stored(&self, identity: &str, allow: Option<&[String]>) -> Principal {
+    /// apply to each peer that proves this key of the store under this identity, and to no other peer. Another key of
+    /// the same identity is another peer. `key` is `None` if the identity has another key in each session, or if the
+    /// key is not known.
+    pub fn learn_stored(&self, identity: &str, key: Option<&[u8]>, allow: Option<&[String]>) -> Principal {
         self.write(|shared| {
-            let principal = shared.principals.number(Proof::Stored, identity, Instant::now());
+            let principal = shared.principals.number(Proof::Stored(key.map(fingerprint)), identity, Instant::now());
             shared.learned.insert(principal, allow.map(rules));
+            shared.stored.insert(identity.to_owned(), principal);
             principal
         })
     }
@@ -375,10 +381,16 @@ impl Credentials {
         self.read(|shared| shared.principals.len())
     }
 
-    /// Returns the principal of an identity whose key came from a [`KeyStore`]. Returns `None` if no such identity is
-    /// registered.
+    /// Returns the principal of an identity whose key came from a [`KeyStore`]: that of the peer that proved the last
+    /// key of the identity. Returns `None` if no such identity is registered.
     pub fn stored(&self, identity: &str) -> Option<Principal> {
-        self.read(|shared| shared.principals.find(Proof::Stored, identity))
+        self.read(|shared| shared.stored.get(identity).copied())
+    }
+
+    /// Returns false if the peer proved another pre-shared key than `key`. Also returns true if it is not known which
+    /// key the peer proved.
+    pub fn may_have_proved(&self, principal: Principal, key: &[u8]) -> bool {
+        self.fingerprint(principal).is_none_or(|proved| proved == fingerprint(key))
     }
 
     /// Returns a number that grows with each replacement of the credentials. After a change of this number, call
@@ -396,11 +408,12 @@ impl Credentials {
         })
     }
 
-    /// If a peer proved a key of the credentials file, returns the digest of this key. Returns `None` if the peer
-    /// proved something else.
+    /// If a peer proved a key of the credentials file or of a [`KeyStore`], returns the digest of this key. Returns
+    /// `None` if the peer proved something else, or if its key is not known.
     pub fn fingerprint(&self, principal: Principal) -> Option<Digest> {
         self.read(|shared| match shared.principals.get(principal)?.proof {
             Proof::Psk(fingerprint) => Some(fingerprint),
+            Proof::Stored(fingerprint) => fingerprint,
             _ => None,
         })
     }
@@ -423,7 +436,7 @@ impl Credentials {
         self.read(|shared| {
             let who = shared.principals.get(principal)?;
             let rights = shared.rights(principal, who)?;
-            let stored = rights.as_ref().filter(|_| who.proof == Proof::Stored);
+            let stored = rights.as_ref().filter(|_| matches!(who.proof, Proof::Stored(_)));
             let allow = stored.map(|rules| rules.iter().map(Rule::text).collect());
             Some((who.name.clone(), matches!(who.proof, Proof::Psk(_)), allow))
         })

@@ -196,7 +196,7 @@ impl DelegatedDevice {
             is_reported: false,
             next_report: Instant::AT_ONCE,
         };
-        let server = credentials.learn_stored(SERVER_NAME, Some(&[]));
+        let server = credentials.learn_stored(SERVER_NAME, None, Some(&[]));
         let (state, work) = (Mutex::new(state), Notify::new());
         Ok(Self(Arc::new(Inner { name, scopes, credentials, server, state, work })))
     }

@@ -1,6 +1,6 @@
 //! The view: all rows of the state in memory, so that a decision reads nothing from the store.
 
-use super::device::{Device, Known};
+use super::device::{Credential, Device, Known};
 use super::enrolment::{Enrolment, Pending};
 use super::lease::Lease;
 use super::rows::{self, AcceptedSession, PolicyHead, Revocation, Row};
@@ -10,13 +10,14 @@ use crate::access::ace::trl::{Answer, Query, TokenHash, TrlError};
 use crate::access::introspection::{Devices, Introspection, Outcome, Publisher, ResourceServer};
 use crate::access::policy::{OwnedParty, Party, Policy, TestedPolicy};
 use crate::access::protokey::{Accepted, AcceptedIdentity, NotAccepted, Protokey, SessionIdentity};
-use crate::access::revocation::{ListFull, Requester, RevocationList};
+use crate::access::revocation::{ListFull, Requester, RevocationList, list_key};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN};
 use tegmen_base::secret::Secret;
 use tegmen_base::time::Instant;
+use tegmen_host::provider::HostCrypto;
 use tegmen_store::Revision;
 use tegmen_store::store::{Changed, Entry, MAX_OPERATIONS};
 use zeroize::Zeroizing;
@@ -304,8 +305,24 @@ impl View {
     /// Returns the key that an enabled device shares with the server, if it has one.
     pub fn shared_key(&self, name: &str) -> Option<Zeroizing<Vec<u8>>> {
         let known = self.devices.known.get(name)?;
-        let is_shared = known.device.credential == super::Credential::SharedKey && !known.device.disabled;
+        let is_shared = known.device.credential == Credential::SharedKey && !known.device.disabled;
         known.secret.as_ref().filter(|_| is_shared).map(|secret| Zeroizing::new(secret.expose().to_vec()))
+    }
+
+    /// Returns the pre-shared key of the sessions between the server and a device, also for a disabled device. Returns
+    /// `None` if the device has no such key.
+    pub(crate) fn session_key(&self, name: &str) -> Option<Zeroizing<Vec<u8>>> {
+        let known = self.devices.known.get(name)?;
+        let secret = known.secret.as_ref()?.expose();
+        match known.device.credential {
+            Credential::SharedKey => Some(Zeroizing::new(secret.to_vec())),
+            Credential::Oscore | Credential::Edhoc => {
+                let mut key = Secret::<LONG_KEY_LEN>::zeroed();
+                *key.expose_mut() = secret.try_into().ok()?;
+                Some(Zeroizing::new(list_key::<HostCrypto>(&key).expose().to_vec()))
+            }
+            Credential::Certificate(_) | Credential::PublicKey(_) | Credential::Protokey(_) => None,
+        }
     }
 
     /// Returns the key that seals tokens for the resource server of this name, if the resource server is enabled.

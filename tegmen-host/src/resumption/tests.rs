@@ -57,6 +57,29 @@ fn a_ticket_of_who_was_removed_or_got_another_key_is_refused() {
 }
 
 #[test]
+fn a_ticket_of_an_earlier_key_of_a_key_store_is_refused() {
+    let credentials = Credentials::default();
+    let (crypto, config) = (&mut HostCrypto::from_os().unwrap(), ResumptionConfig::default());
+    let resumption = ServerResumption::new(crypto, &config, &credentials, &PublicKeys::default(), true).unwrap();
+    let with = |key: Option<&[u8]>| {
+        let principal = credentials.learn_stored("a", key, None);
+        let cipher_suite = CipherSuite::PSK_WITH_AES_128_CCM_8;
+        let session = SessionState { cipher_suite, master: Secret::new([7; MASTER_LEN]), principal, since: None };
+        (principal, sealed(&resumption, &session))
+    };
+    let (earlier, ticket) = with(Some(b"one key"));
+    assert_eq!(opened(&resumption, &ticket).map(|found| found.session.principal), Some(earlier));
+    let (later, newer) = with(Some(b"another key"));
+    assert_ne!(earlier, later);
+    assert!(opened(&resumption, &ticket).is_none());
+    assert_eq!(opened(&resumption, &newer).map(|found| found.session.principal), Some(later));
+    // An owner with another key in each session has one number.
+    let (owner, of_owner) = with(None);
+    assert_eq!(with(None).0, owner);
+    assert_eq!(opened(&resumption, &of_owner).map(|found| found.session.principal), Some(owner));
+}
+
+#[test]
 fn a_ticket_is_taken_for_its_lifetime() {
     let credentials = Credentials::single("a", b"key");
     let config = ResumptionConfig { lifetime: Duration::from_secs(100), ..ResumptionConfig::default() };

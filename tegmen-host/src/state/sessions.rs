@@ -51,8 +51,8 @@ pub struct With {
     pub listed: bool,
     /// The rights of a peer whose identity is not in the credentials file; `None` allows everything.
     pub allow: Option<Vec<String>>,
-    /// The [`Sessions::fingerprint`] of the peer's key in the credentials file. The fingerprint changes if the file
-    /// gets another key for the same identity. `None` if the peer proved no key of the file.
+    /// The [`Sessions::fingerprint`] of the peer's key in the credentials file or in the key store. The fingerprint
+    /// changes if the identity gets another key. `None` if the peer proved no pre-shared key, or if the key is not known.
     #[serde(default)]
     pub key: Option<String>,
     /// The certificate type, and the hexadecimal digest of the certificate or raw public key with which the peer proved

@@ -143,9 +143,14 @@ pub(super) struct Key {
 impl Key {
     fn new(bytes: Vec<u8>) -> Self {
         let bytes = Zeroizing::new(bytes);
-        let fingerprint = sha256(&Zeroizing::new([b"tegmen psk ".as_slice(), &bytes].concat()));
+        let fingerprint = fingerprint(&bytes);
         Self { bytes, fingerprint }
     }
+}
+
+/// Returns the digest that identifies a pre-shared key.
+pub(super) fn fingerprint(key: &[u8]) -> Digest {
+    sha256(&Zeroizing::new([b"tegmen psk ".as_slice(), key].concat()))
 }
 
 #[derive(Clone)]

@@ -22,8 +22,9 @@ const HANDSHAKE: Duration = Duration::from_secs(300);
 pub(super) enum Proof {
     /// A pre-shared key of the credentials file, identified by a digest of the key.
     Psk(Digest),
-    /// A pre-shared key of a [`KeyStore`](super::KeyStore).
-    Stored,
+    /// A pre-shared key of a [`KeyStore`](super::KeyStore), identified by a digest of the key; `None` if the key is not
+    /// known.
+    Stored(Option<Digest>),
     /// An OSCORE context, identified by its number, so that two contexts with one name are two principals.
     Context(u32),
     /// A certificate, identified by its SHA-256, or a raw public key, identified by the SHA-256 of its

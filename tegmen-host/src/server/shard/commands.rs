@@ -24,7 +24,9 @@ impl<A: Application> Shard<A> {
             Command::Key(FoundKey { peer, identity, found, asked }) => {
                 let learned = found.map(|found| {
                     let name = found.name.as_deref().unwrap_or(&identity);
-                    let principal = self.coap_server.credentials.learn_stored(name, found.allow.as_deref());
+                    // An owner with a name of its own may have another key for each PSK identity.
+                    let key = found.name.is_none().then_some(found.key.as_slice());
+                    let principal = self.coap_server.credentials.learn_stored(name, key, found.allow.as_deref());
                     let previous = found.previous.map(|key| IdentityKey { key, principal });
                     IdentityKeys { current: IdentityKey { key: found.key, principal }, previous }
                 });

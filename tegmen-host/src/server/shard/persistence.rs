@@ -81,10 +81,15 @@ impl<A: Application> Shard<A> {
                 let is_same = |listed: &Principal| with.key.is_some() && key(*listed) == with.key;
                 listed.and_then(|keys| keys.iter().map(|key| key.principal).find(is_same))
             }
-            // A newer answer of the key store takes precedence over the kept rights.
-            None if self.store.is_some() => credentials
-                .stored(&with.identity)
-                .or_else(|| Some(credentials.learn_stored(&with.identity, with.allow.as_deref()))),
+            // A newer answer of the key store takes precedence over the kept rights. With another key, the peer has no
+            // session.
+            None if self.store.is_some() => match credentials.stored(&with.identity) {
+                None => Some(credentials.learn_stored(&with.identity, None, with.allow.as_deref())),
+                Some(known) => {
+                    let key = credentials.fingerprint(known).map(|key| persistence.sessions.fingerprint(&key));
+                    (key.is_none() || key == with.key).then_some(known)
+                }
+            },
             None => None,
         };
         let path = Path { local: with.local.into(), remote: with.remote.into() };
