@@ -77,8 +77,8 @@ impl Request<'_> {
         self.authorized
     }
 
-    /// Defers the response. If the response is sent within 100 ms, it is also the acknowledgement of the request.
-    /// Otherwise the request is acknowledged after 100 ms, and the response is a separate message (RFC 7252, section
+    /// Defers the response. If the response is sent within 500 ms, it is also the acknowledgement of the request.
+    /// Otherwise the request is acknowledged after 500 ms, and the response is a separate message (RFC 7252, section
     /// 5.2). If the handler returns an error after this call, the error is the response. A second call replaces the
     /// first responder.
     ///

@@ -86,7 +86,7 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Acknowledges each request that still has no response after 100 ms. Before this time, the response itself could
+    /// Acknowledges each request that still has no response after 500 ms. Before this time, the response itself could
     /// be the acknowledgement.
     pub(super) fn acknowledge_deferred(&mut self, now: Instant) {
         while let Some(request) = self.coap_server.deferrals.take_unacknowledged(now) {
