@@ -73,6 +73,9 @@ struct Device {
     problem: Option<String>,
     /// The number of replacements of the private key. An attempt that began before a replacement has no effect.
     replacements: u32,
+    /// True if a replacement has begun, and files with the replaced private key may still have their names. No attempt to
+    /// obtain a certificate begins then, because it would use the replaced private key.
+    is_replacing: bool,
 }
 
 impl OfAcme {
@@ -99,7 +102,8 @@ impl OfAcme {
         loop {
             let first = {
                 let devices = self.devices();
-                let first = devices.iter().min_by_key(|(_, device)| device.due);
+                let first =
+                    devices.iter().filter(|(_, device)| !device.is_replacing).min_by_key(|(_, device)| device.due);
                 first.map(|(name, device)| (name.clone(), device.due, device.replacements))
             };
             let left =
@@ -174,10 +178,11 @@ impl OfAcme {
         self.load(&file, device)
     }
 
-    /// Returns true if the private key of a device was not replaced since an attempt began. `replacements` is the number
-    /// of replacements when the attempt began.
+    /// Returns true if the private key of a device was not replaced since an attempt began, and no replacement is
+    /// incomplete. `replacements` is the number of replacements when the attempt began.
     fn is_current(&self, device: &str, replacements: u32) -> bool {
-        self.devices().get(device).is_some_and(|device| device.replacements == replacements)
+        let devices = self.devices();
+        devices.get(device).is_some_and(|device| device.replacements == replacements && !device.is_replacing)
     }
 
     /// Moves a file with a private key and its certificate to the file `NAME.SERIAL.replaced`. Returns the new path.
@@ -227,12 +232,13 @@ impl OfAcme {
         match obtained {
             Ok(Held { keys, due }) if due > now => {
                 tracing::info!("delegation: {name} has a certificate, which is renewed at {}", rfc3339(due));
-                *device = Device { keys: Some(Arc::new(keys)), due, failures: 0, problem: None, replacements };
+                *device = Device { keys: Some(Arc::new(keys)), due, ..Device::due(replacements, None) };
             }
             Ok(Held { keys, .. }) => {
                 let problem =
                     Some("the authority issued a certificate that ends at once: compare the clocks".to_owned());
-                *device = Device { keys: Some(Arc::new(keys)), due: again, failures, problem, replacements };
+                let keys = Some(Arc::new(keys));
+                *device = Device { keys, due: again, failures, ..Device::due(replacements, problem) };
             }
             Err(why) => {
                 tracing::warn!("delegation: no certificate for {name}: {why}");
@@ -288,7 +294,8 @@ impl OfAcme {
 impl Device {
     /// Makes a device without a certificate. The server obtains the certificate as soon as it can.
     const fn due(replacements: u32, problem: Option<String>) -> Self {
-        Self { keys: None, due: SystemTime::UNIX_EPOCH, failures: 0, problem, replacements }
+        let due = SystemTime::UNIX_EPOCH;
+        Self { keys: None, due, failures: 0, problem, replacements, is_replacing: false }
     }
 }
 
@@ -354,14 +361,18 @@ impl Certificates for OfAcme {
             let mut devices = self.devices();
             let replacements = devices.get(device).map_or(0, |before| before.replacements.saturating_add(1));
             let problem =
-                Some("its private key was replaced, and the authority has not issued a certificate".to_owned());
-            devices.insert(device.to_owned(), Device::due(replacements, problem));
+                Some("its private key is replaced, and files with that key are not moved: repeat it".to_owned());
+            devices.insert(device.to_owned(), Device { is_replacing: true, ..Device::due(replacements, problem) });
         }
         let file = self.file(device);
         if file.exists() {
             self.keep_replaced(device, &file)?;
         }
         self.keep_draft(device)?;
+        if let Some(device) = self.devices().get_mut(device) {
+            let problem = "its private key was replaced, and the authority has not issued a certificate";
+            (device.is_replacing, device.problem) = (false, Some(problem.to_owned()));
+        }
         self.wanted.notify_one();
         self.replaced(device)
     }

@@ -1,12 +1,13 @@
 //! Tests of the certificate chains of an authority, and of replaced certificates.
 
 use super::authority::Settings;
-use super::{Device, Held, OfAcme, only_certificates};
+use super::{Device, Held, OfAcme, only_certificates, own_certificate};
 use crate::public_keys::servers_of;
 use rcgen::{CertificateParams, KeyPair};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use tegmen_control::delegation::{Certificates as _, ReplacedCertificate};
+use tegmen_host::hex::to_hex;
 
 /// Makes a private key, and a certificate of the device for this key, in PEM.
 fn issued() -> (String, String) {
@@ -98,6 +99,30 @@ fn a_certificate_for_a_key_that_was_replaced_during_the_request_is_listed() {
     // The next attempt has another key.
     let next = acme.draft_key("lamp.example", 2).unwrap();
     assert_ne!(next, key);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_replaced_key_whose_files_cannot_be_moved_is_not_used_again() {
+    let (dir, acme) = open("stuck");
+    let (file, draft) = (dir.join("lamp.example.pem"), dir.join("lamp.example.key"));
+    obtained(&file);
+    write(&draft, &issued().0);
+    acme.prepare("lamp.example").unwrap();
+    let serial = to_hex(&own_certificate(&file).unwrap().serial);
+    // A directory has the name to which the file is moved.
+    let stuck = dir.join(format!("lamp.example.{serial}.replaced"));
+    std::fs::create_dir(&stuck).unwrap();
+    assert!(acme.replace("lamp.example").is_err());
+    assert!(acme.of("lamp.example").is_none());
+    let replacements = acme.devices().get("lamp.example").map(|device| device.replacements).unwrap();
+    assert!(acme.draft_key("lamp.example", replacements).is_err(), "an attempt would use the replaced key");
+    assert!(file.exists() && draft.exists(), "an operator asks for the revocation of the certificate in the file");
+    std::fs::remove_dir(&stuck).unwrap();
+    let replaced = acme.replace("lamp.example").unwrap();
+    assert_eq!(replaced.iter().map(|one| one.serial.as_str()).collect::<Vec<_>>(), [serial]);
+    assert!(!file.exists() && !draft.exists());
+    assert!(acme.draft_key("lamp.example", replacements + 1).is_ok());
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
