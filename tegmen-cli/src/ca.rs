@@ -191,7 +191,7 @@ impl Issue {
             (client, server) => Usage { client, server },
         };
         let mut authority = Authority::open(&dir)?;
-        let target = target.unwrap_or(dir);
+        let target = target.unwrap_or_else(|| dir.clone());
         let (certificate_file, key_file) = (target.join(format!("{name}.pem")), target.join(format!("{name}.key")));
         for file in [&certificate_file, &key_file] {
             if file.exists() && Some(file) != key.as_ref() {
@@ -218,6 +218,7 @@ impl Issue {
         }
         files::write(&certificate_file, pem.as_bytes(), Readers::All)?;
         let key_file = drawn.is_some().then_some(key_file).or(key);
+        let others = authority.with_other_keys(&issued, now);
         out.line(
             || {
                 let key = match &key_file {
@@ -236,9 +237,18 @@ impl Issue {
                 let mut object = issued.to_json();
                 object["certificate"] = json!(certificate_file);
                 object["key"] = json!(key_file);
+                object["other_keys"] = json!(others);
                 object
             },
         );
+        for serial in &others {
+            out.text(format!(
+                "{} also has a valid certificate with another key, serial number {serial}. If the new one replaces it: \
+                 tegmen ca revoke {} {serial}",
+                issued.subject,
+                dir.display()
+            ));
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

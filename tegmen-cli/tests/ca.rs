@@ -156,6 +156,22 @@ fn keys_and_requests_that_exist_are_certified_and_private_keys_are_private() {
 }
 
 #[test]
+fn a_second_key_of_a_subject_is_reported() {
+    let dir = Dir::new("second");
+    let issue = |more: &str| tegmen(&dir.0, &format!("ca issue ca --name lamp{more}")).unwrap().remove(0);
+    tegmen(&dir.0, "ca init ca").unwrap();
+    let first = issue("");
+    assert_eq!(first["other_keys"], serde_json::json!([]));
+    let second = issue(" --out elsewhere");
+    assert_eq!(second["other_keys"], serde_json::json!([first["serial"]]));
+    let renewed = issue(" --key ca/lamp.key --out renewed");
+    assert_eq!(renewed["other_keys"], serde_json::json!([second["serial"]]), "the first one has the same key");
+    tegmen(&dir.0, &format!("ca revoke ca {}", second["serial"].as_str().unwrap())).unwrap();
+    let renewed = issue(" --key ca/lamp.key --out again");
+    assert_eq!(renewed["other_keys"], serde_json::json!([]));
+}
+
+#[test]
 fn mistakes_are_answered_with_cause_and_next_step() {
     let Dir(dir) = &Dir::new("mistakes");
     tegmen(dir, "ca init ca --name Works --days 100").unwrap();

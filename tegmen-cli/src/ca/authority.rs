@@ -270,6 +270,16 @@ impl Authority {
             .retain(|issued| issued.login.is_none() || issued.revoked.is_some() || now <= issued.not_after);
     }
 
+    /// Returns the serial numbers of the valid certificates with the subject of `issued` and another public key, without
+    /// login certificates.
+    pub(crate) fn with_other_keys(&self, issued: &Issued, now: SystemTime) -> Vec<&str> {
+        let is_other = |other: &&Issued| {
+            let has_other_key = other.subject == issued.subject && other.key_digest != issued.key_digest;
+            has_other_key && other.login.is_none() && other.is_valid(now)
+        };
+        self.index.issued.iter().filter(is_other).map(|other| other.serial.as_str()).collect()
+    }
+
     /// Returns true if a certificate with this public key is revoked. `spki` is the SubjectPublicKeyInfo.
     pub(crate) fn has_revoked_key(&self, spki: &[u8]) -> bool {
         let digest = key_digest(spki);
