@@ -142,7 +142,7 @@ async fn a_session_of_an_earlier_key_of_a_device_gives_no_right() {
     // Somebody else knows the key.
     let stolen = connect(&server, "display").await;
     assert_eq!(ask(&stolen).await, (Code::CREATED, Code::CONTENT));
-    let party = OwnedParty::from_words(["display", "tag:display"].into_iter()).expect("a party");
+    let party = OwnedParty::from_words(["display", "tag:display"]).expect("a party");
     let proof = NewDevice::secret(party, Credential::SharedKey, &[9; 16]).expect("a device");
     let change = Change { proof: Some(proof), ..Change::default() };
     service.change("operator", "display", None, change).await.expect("changed");
@@ -153,7 +153,7 @@ async fn a_session_of_an_earlier_key_of_a_device_gives_no_right() {
     assert_eq!(ask(&stolen).await, (Code::UNAUTHORIZED, Code::UNAUTHORIZED));
     // The same holds for another device of this name.
     service.remove("operator", "display", None).await.expect("removed");
-    let party = OwnedParty::from_words(["display", "tag:display"].into_iter()).expect("a party");
+    let party = OwnedParty::from_words(["display", "tag:display"]).expect("a party");
     let other = NewDevice::secret(party, Credential::SharedKey, &[8; 16]).expect("a device");
     service.add("operator", &other).await.expect("added");
     assert_eq!(ask(&display).await, (Code::UNAUTHORIZED, Code::UNAUTHORIZED));

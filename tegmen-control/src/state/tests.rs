@@ -299,9 +299,7 @@ fn a_row_that_cannot_be_read_gives_no_rights() {
     });
     let store = scene.database();
     let state = wait(State::open(store.clone(), Bounds::default(), watcher)).expect("a state");
-    let party = OwnedParty::from_words(["display"]).expect("a party");
-    let device = NewDevice::public(party, Credential::Certificate([5; 32])).expect("a device");
-    wait(state.add(&device)).expect("added");
+    wait(state.add(&display("display", 5))).expect("added");
     assert!(state.view().with_digest(&[5; 32]).is_some());
     // A later version of the server has disabled the device, and revoked a token.
     let hash = token_hash::<RustCrypto>(b"token");
