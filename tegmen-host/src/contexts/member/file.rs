@@ -9,7 +9,7 @@ use crate::hex::to_hex;
 use crate::provider::HostCrypto;
 use serde::Deserialize;
 use std::path::Path;
-use tegmen::crypto::{Crypto as _, Curve};
+use tegmen::crypto::{Crypto as _, Curve, MemberKey};
 use tegmen::oscore::group::{Algorithms, BadGroup, GroupParameters, Ourselves, Recipient, key_of_ccs};
 use tegmen::oscore::{Aead, Id, ReplayWindow};
 use tegmen::secret::Secret;
@@ -137,6 +137,50 @@ const LONGEST_ID: usize = 7;
 /// Length of the additional authenticated data of a message, in bytes, without the credentials.
 const AAD_OVERHEAD: usize = 136;
 
+/// Reads an ID of Group OSCORE, which is the value of `key`. Returns its position in the file, and the ID.
+fn read_id(source: &Source, key: &str, value: Spanned<String>) -> Result<(usize, Id), ContextError> {
+    let (at, bytes) = source.hex(key, value)?;
+    let id = Id::new(&bytes).map(|id| (at, id));
+    id.ok_or_else(|| source.wrong(at, format!("{key}: at most {LONGEST_ID} bytes")))
+}
+
+/// Reads a credential, which is the value of `key`. Returns its position in the file, its bytes, and its public key.
+fn read_credential(
+    source: &Source,
+    curve: Curve,
+    (key, value): (&str, Spanned<String>),
+) -> Result<(usize, Vec<u8>, MemberKey), ContextError> {
+    let (at, bytes) = source.hex(key, value)?;
+    match key_of_ccs(&bytes, &Algorithms::both(curve)) {
+        Some(key) => Ok((at, bytes, key)),
+        None => {
+            let curve = curve_name(curve);
+            let why = format!("{key}: a CWT Claims Set with a key on {curve}, whose alg and key_ops allow signatures");
+            Err(source.wrong(at, why))
+        }
+    }
+}
+
+/// Reads the Sender ID, the private key and the credential of the member itself. Returns the position of the credential
+/// in the file, and the three values.
+fn read_own(
+    source: &Source,
+    curve: Curve,
+    (sender_id, private_key, credential): (Spanned<String>, Spanned<String>, Spanned<String>),
+) -> Result<(usize, OwnKeys), ContextError> {
+    let (at, credential, public) = read_credential(source, curve, ("credential", credential))?;
+    let (private_at, mut private) = source.hex("private_key", private_key)?;
+    let private_key = private.as_slice().try_into().ok().map(Secret::new);
+    private.zeroize();
+    let private_key = private_key.filter(|key| keys::public_of(curve, key) == Some(public));
+    let private_key = private_key.ok_or_else(|| {
+        let why = "private_key: 32 bytes, the key that credential has the public key of".to_owned();
+        source.wrong(private_at, why)
+    })?;
+    let (_, sender_id) = read_id(source, "sender_id", sender_id)?;
+    Ok((at, OwnKeys { sender_id, private_key, credential }))
+}
+
 impl MemberFile {
     /// Reads `context.toml` in a directory.
     ///
@@ -150,24 +194,6 @@ impl MemberFile {
         let parsed: Text = source.parse(KNOWN)?;
         let curve = curve_named(parsed.curve.get_ref())
             .ok_or_else(|| source.wrong(parsed.curve.span().start, "curve: ed25519 or p256".to_owned()))?;
-        let id = |key: &str, value: Spanned<String>| {
-            let (at, bytes) = source.hex(key, value)?;
-            let id = Id::new(&bytes).map(|id| (at, id));
-            id.ok_or_else(|| source.wrong(at, format!("{key}: at most {LONGEST_ID} bytes")))
-        };
-        let credential = |key: &str, value: Spanned<String>| {
-            let (at, bytes) = source.hex(key, value)?;
-            match key_of_ccs(&bytes, &Algorithms::both(curve)) {
-                Some(key) => Ok((at, bytes, key)),
-                None => {
-                    let curve = curve_name(curve);
-                    let why = format!(
-                        "{key}: a CWT Claims Set with a key on {curve}, whose alg and key_ops allow signatures"
-                    );
-                    Err(source.wrong(at, why))
-                }
-            }
-        };
         let (secret_at, master_secret) = source.hex("master_secret", parsed.master_secret)?;
         let master_secret = Zeroizing::new(master_secret);
         if master_secret.len() < MIN_SECRET {
@@ -177,31 +203,18 @@ impl MemberFile {
         if group_id.len() > LONGEST_GID {
             return Err(source.wrong(gid_at, format!("group_id: at most {LONGEST_GID} bytes")));
         }
-        let (mut own_at, mut own) = (None, None);
-        match (parsed.sender_id, parsed.private_key, parsed.credential) {
-            (Some(sender_id), Some(private_key), Some(own_credential)) => {
-                let (at, own_credential, public) = credential("credential", own_credential)?;
-                let (private_at, mut private) = source.hex("private_key", private_key)?;
-                let private_key = private.as_slice().try_into().ok().map(Secret::new);
-                private.zeroize();
-                let private_key = private_key.filter(|key| keys::public_of(curve, key) == Some(public));
-                let private_key = private_key.ok_or_else(|| {
-                    let why = "private_key: 32 bytes, the key that credential has the public key of".to_owned();
-                    source.wrong(private_at, why)
-                })?;
-                let (_, sender_id) = id("sender_id", sender_id)?;
-                own_at = Some(at);
-                own = Some(OwnKeys { sender_id, private_key, credential: own_credential });
-            }
-            (None, None, None) if parsed.manager.is_some() => {}
+        let own = match (parsed.sender_id, parsed.private_key, parsed.credential) {
+            (Some(id), Some(key), Some(credential)) => Some(read_own(source, curve, (id, key, credential))?),
+            (None, None, None) if parsed.manager.is_some() => None,
             _ => {
                 let why = "name: a member has sender_id, private_key and credential; a monitor has none of these, and has [manager]";
                 return Err(source.wrong(parsed.name.span().start, why.to_owned()));
             }
-        }
+        };
+        let (own_at, own) = own.unzip();
         let mut others: Vec<OtherMember> = Vec::with_capacity(parsed.member.len());
         for member in parsed.member {
-            let (at, member_id) = id("id", member.id)?;
+            let (at, member_id) = read_id(source, "id", member.id)?;
             let is_own = own.as_ref().is_some_and(|own| own.sender_id == member_id);
             if is_own || others.iter().any(|other| other.id == member_id) {
                 let id = to_hex(member_id.as_bytes());
@@ -211,7 +224,7 @@ impl MemberFile {
             if name == *parsed.name.get_ref() || others.iter().any(|other| other.name == name) {
                 return Err(source.wrong(at, format!("name: two members have the name {name}; give each another one")));
             }
-            let (at, credential, _) = credential("credential", member.credential)?;
+            let (at, credential, _) = read_credential(source, curve, ("credential", member.credential))?;
             let allow = member.allow.map(|rules| source.rules(rules)).transpose()?;
             others.push(OtherMember { id: member_id, name, credential, allow, line: source.line(at) });
         }
@@ -223,7 +236,8 @@ impl MemberFile {
                     .ok_or_else(|| source.wrong(name.span().start, "algorithm: such as AES-CCM-16-64-128".to_owned()))?
             }
         };
-        let (manager_at, manager, _) = credential("group_manager_credential", parsed.group_manager_credential)?;
+        let manager = ("group_manager_credential", parsed.group_manager_credential);
+        let (manager_at, manager, _) = read_credential(source, curve, manager)?;
         let master_salt = parsed.master_salt.map(|salt| source.hex("master_salt", salt)).transpose()?;
         let created = parsed.created.map(|at| source.time("created", &at)).transpose()?;
         Ok(Self {
