@@ -268,7 +268,7 @@ impl Controller {
     /// the keys are of a later epoch than the member's previous keys.
     ///
     /// If two devices used the SenderID of the member, the member joins again, and gets another SenderID. The keys that
-    /// the other device has are then of no use.
+    /// the other device has are then outdated.
     ///
     /// # Errors
     /// [`ControllerError`]. After [`ControllerError::NotAMember`] the membership is marked as evicted.

@@ -266,7 +266,7 @@ fn a_member_reports_two_senders_with_one_sender_id_and_no_replay() {
     assert_eq!(speak(&mut joining, &mut controller, now), 1);
     assert_eq!(controller.take_report(), Some([0x82, 0x19, 0, 1, 0x18, 7]));
     assert!(joining.listener().unwrap().is_on(), "the request of the copy has no effect");
-    // Whoever repeats the request of the copy causes one report a minute.
+    // A peer that repeats the request of the copy causes one report a minute.
     let mut reports = 0;
     for _ in 0..130 {
         to_group(&mut joining, now, &of_copy);

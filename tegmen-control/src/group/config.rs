@@ -286,7 +286,7 @@ pub enum GroupError {
     OtherProtocol(String),
     /// The credential of the device has the name of another device, or another device has the credential.
     #[error(
-        "the credential of {0} names another device, belongs to another member, or has a key that may not sign in the group: make a new \
+        "the credential of {0} names another device, belongs to another member, or has a key that must not sign in the group: make a new \
          key pair on the device"
     )]
     OtherCredential(String),

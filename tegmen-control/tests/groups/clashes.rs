@@ -68,7 +68,7 @@ async fn a_clash_ends_with_another_sender_id_for_the_device_that_joins_again() {
     let (_, member) = shown.members.iter().find(|(name, _)| name == "switch").unwrap();
     assert_eq!((member.sender_id, member.since, member.clashed), (Some(1), 4, true));
 
-    // The device that joins again has the other SenderID, and the keys of the other device are of no use.
+    // The device that joins again has the other SenderID, and the other device can use its keys no more.
     let again = post(&switch, PATH, &join(1, true)).await;
     let (keys, _) = admitted(&again);
     assert_eq!((again.code, keys.sender_id, keys.epoch), (Code::CHANGED, Some(1), 5));
