@@ -17,11 +17,18 @@ pub(super) struct Joins {
 
 #[derive(Default)]
 struct Members {
-    /// The time from which a member may again join [`AT_ONCE`] times without a pause. The key has the name of the group
-    /// and the name of the member.
-    free: HashMap<(String, String), Instant>,
+    /// The joins of each member. The key has the name of the group and the name of the member.
+    joined: HashMap<(String, String), Joined>,
     /// The number of entries at which entries without recent joins are removed the next time.
     most: usize,
+}
+
+/// The joins of one member.
+struct Joined {
+    /// The time from which the member may again join [`AT_ONCE`] times without a pause.
+    until: Instant,
+    /// The epoch of the last clash after which the member joined again; `None` before the first such join.
+    clash: Option<u16>,
 }
 
 impl Joins {
@@ -31,26 +38,41 @@ impl Joins {
         Self { interval, members: Mutex::default() }
     }
 
-    /// Counts a join of a member.
+    /// Counts a join of a member. The first join after a clash counts nothing: `clash` is the epoch that the report of
+    /// the clash began, if the member has not joined since then. The report of the clash was counted, as a join of
+    /// the member that reported it.
     ///
     /// # Errors
     /// The time that the member must wait before it may join, if it has reached the limit.
-    pub(super) fn take(&self, group: &str, member: &str, now: Instant) -> Result<(), Duration> {
+    pub(super) fn take(&self, group: &str, member: &str, clash: Option<u16>, now: Instant) -> Result<(), Duration> {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        let Members { free, most } = &mut *members;
-        if free.len() >= (*most).max(REMEMBERED) {
-            free.retain(|_, until| *until > now);
-            *most = free.len().saturating_mul(2);
+        let Members { joined, most } = &mut *members;
+        if joined.len() >= (*most).max(REMEMBERED) {
+            joined.retain(|_, joined| joined.until > now);
+            *most = joined.len().saturating_mul(2);
         }
-        let until = free.entry((group.to_owned(), member.to_owned())).or_insert(now);
-        let begin = (*until).max(now);
+        let new = Joined { until: now, clash: None };
+        let joined = joined.entry((group.to_owned(), member.to_owned())).or_insert(new);
+        if clash.is_some() && joined.clash != clash {
+            joined.clash = clash;
+            return Ok(());
+        }
+        let begin = joined.until.max(now);
         let ahead = begin.saturating_duration_since(now);
         let most_ahead = self.interval.saturating_mul(AT_ONCE.saturating_sub(1));
         if ahead > most_ahead {
             return Err(ahead.saturating_sub(most_ahead));
         }
-        *until = begin.checked_add(self.interval).unwrap_or(begin);
+        joined.until = begin.checked_add(self.interval).unwrap_or(begin);
         Ok(())
+    }
+
+    /// Uncounts a counted join that began no epoch.
+    pub(super) fn give_back(&self, group: &str, member: &str) {
+        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(joined) = members.joined.get_mut(&(group.to_owned(), member.to_owned())) {
+            joined.until = joined.until.checked_sub(self.interval).unwrap_or(joined.until);
+        }
     }
 }
 
@@ -63,30 +85,63 @@ mod tests {
         let (joins, now) = (Joins::new(Duration::from_secs(60)), Instant::now());
         let after = |seconds| now + Duration::from_secs(seconds);
         for _ in 0..AT_ONCE {
-            assert_eq!(joins.take("lamps", "hall", now), Ok(()));
+            assert_eq!(joins.take("lamps", "hall", None, now), Ok(()));
         }
-        assert_eq!(joins.take("lamps", "hall", now), Err(Duration::from_secs(60)));
-        assert_eq!(joins.take("lamps", "hall", after(20)), Err(Duration::from_secs(40)), "a refusal counts nothing");
-        assert_eq!(joins.take("lamps", "porch", now), Ok(()), "another member");
-        assert_eq!(joins.take("doors", "hall", now), Ok(()), "another group");
-        assert_eq!(joins.take("lamps", "hall", after(60)), Ok(()));
-        assert!(joins.take("lamps", "hall", after(61)).is_err());
+        assert_eq!(joins.take("lamps", "hall", None, now), Err(Duration::from_secs(60)));
+        assert_eq!(
+            joins.take("lamps", "hall", None, after(20)),
+            Err(Duration::from_secs(40)),
+            "a refusal counts nothing"
+        );
+        assert_eq!(joins.take("lamps", "porch", None, now), Ok(()), "another member");
+        assert_eq!(joins.take("doors", "hall", None, now), Ok(()), "another group");
+        assert_eq!(joins.take("lamps", "hall", None, after(60)), Ok(()));
+        assert!(joins.take("lamps", "hall", None, after(61)).is_err());
         for _ in 0..AT_ONCE {
-            assert_eq!(joins.take("lamps", "hall", after(1000)), Ok(()));
+            assert_eq!(joins.take("lamps", "hall", None, after(1000)), Ok(()));
         }
-        assert!(joins.take("lamps", "hall", after(1000)).is_err());
+        assert!(joins.take("lamps", "hall", None, after(1000)).is_err());
         let unlimited = Joins::new(Duration::ZERO);
-        assert!((0..1000).all(|_| unlimited.take("lamps", "hall", now).is_ok()));
+        assert!((0..1000).all(|_| unlimited.take("lamps", "hall", None, now).is_ok()));
+    }
+
+    #[test]
+    fn the_first_join_after_each_clash_counts_nothing() {
+        let (joins, now) = (Joins::new(Duration::from_secs(60)), Instant::now());
+        for _ in 0..AT_ONCE {
+            assert_eq!(joins.take("lamps", "switch", None, now), Ok(()));
+        }
+        for epoch in [7, 9] {
+            assert_eq!(joins.take("lamps", "switch", Some(epoch), now), Ok(()));
+            assert!(joins.take("lamps", "switch", Some(epoch), now).is_err(), "another join after the same clash");
+            assert!(joins.take("lamps", "switch", None, now).is_err());
+        }
+    }
+
+    #[test]
+    fn a_join_that_began_no_epoch_is_given_back() {
+        let (joins, now) = (Joins::new(Duration::from_secs(60)), Instant::now());
+        for _ in 0..100 {
+            assert_eq!(joins.take("lamps", "hall", None, now), Ok(()));
+            joins.give_back("lamps", "hall");
+        }
+        for _ in 0..AT_ONCE {
+            assert_eq!(joins.take("lamps", "hall", None, now), Ok(()));
+        }
+        assert!(joins.take("lamps", "hall", None, now).is_err());
+        joins.give_back("lamps", "hall");
+        assert_eq!(joins.take("lamps", "hall", None, now), Ok(()));
+        assert!(joins.take("lamps", "hall", None, now).is_err());
     }
 
     #[test]
     fn members_whose_joins_are_long_ago_are_forgotten() {
         let (joins, now) = (Joins::new(Duration::from_secs(60)), Instant::now());
-        let remembered = || joins.members.lock().unwrap().free.len();
+        let remembered = || joins.members.lock().unwrap().joined.len();
         for n in 0..REMEMBERED {
-            joins.take("lamps", &n.to_string(), now).unwrap();
+            joins.take("lamps", &n.to_string(), None, now).unwrap();
         }
-        joins.take("lamps", "later", now + Duration::from_secs(61)).unwrap();
+        joins.take("lamps", "later", None, now + Duration::from_secs(61)).unwrap();
         assert_eq!(remembered(), 1);
     }
 }

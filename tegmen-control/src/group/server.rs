@@ -476,7 +476,8 @@ impl<S: Store> GroupServer<S> {
         group: &str,
         new: &NewMember,
     ) -> Result<Result<(Code, u16), Reply>, GroupError> {
-        if let Err(wait) = self.joins.take(group, who, Instant::now()) {
+        let clash = self.controller.clash_of(group, who).await?;
+        if let Err(wait) = self.joins.take(group, who, clash, Instant::now()) {
             let message =
                 format!("{who} joins the group {group} too often: correct the device, or evict and disable it");
             (self.events)(Event::Refused { who: Some(who), message });
@@ -633,7 +634,7 @@ impl<S: Store> GroupServer<S> {
         if keys.sender_id.is_none() {
             return Ok(explained(Code::BAD_REQUEST, GroupcommError::OtherRoles));
         }
-        if let Err(wait) = self.joins.take(group, who, Instant::now()) {
+        if let Err(wait) = self.joins.take(group, who, None, Instant::now()) {
             return Ok(Reply::new(Code::TOO_MANY_REQUESTS).max_age(wait.saturating_add(Duration::from_secs(1))));
         }
         let (rekeying, id) = self.controller.renew_sender_id(group, who).await?;
@@ -648,12 +649,15 @@ impl<S: Store> GroupServer<S> {
     async fn end_clash(&self, who: &str, group: &str, clash: Clash) -> Result<Reply, GroupError> {
         let done = Ok(Reply::new(Code::CHANGED));
         let Some(users) = self.controller.clashing(group, who, clash).await? else { return done };
-        if let Err(wait) = self.joins.take(group, who, Instant::now()) {
+        if let Err(wait) = self.joins.take(group, who, None, Instant::now()) {
             return Ok(Reply::new(Code::TOO_MANY_REQUESTS).max_age(wait.saturating_add(Duration::from_secs(1))));
         }
         let rekeying = match self.controller.end_clash(group, who, clash).await {
             // Another member has reported the clash meanwhile.
-            Err(GroupError::Outdated(_)) => return done,
+            Err(GroupError::Outdated(_)) => {
+                self.joins.give_back(group, who);
+                return done;
+            }
             ended => ended?,
         };
         let users = if users.is_empty() { "a controller".to_owned() } else { users.join(" and ") };

@@ -143,3 +143,26 @@ async fn only_members_report_a_clash_and_only_a_few_times() {
     assert_eq!(report(&porch, 10, 1).await, Code::CHANGED);
     assert_eq!(epoch(&world).await, 11);
 }
+
+/// The report of a clash needs no evidence. The joins to which the reports of others force a member are not counted as
+/// its own joins.
+#[tokio::test]
+async fn reports_of_clashes_do_not_use_up_the_joins_of_the_member() {
+    let world = World::new("clash-forced", config(), false).await;
+    let (switch, hall, porch) = (world.device("switch").await, world.device("hall").await, world.device("porch").await);
+    let mut id = admitted(&post(&switch, PATH, &join(1, true)).await).0.sender_id.unwrap();
+    post(&hall, PATH, &join(2, false)).await;
+    post(&porch, PATH, &join(3, false)).await;
+    for reporter in [&hall, &hall, &hall, &porch, &porch, &porch] {
+        let before = epoch(&world).await;
+        assert_eq!(report(reporter, before, id).await, Code::CHANGED);
+        assert_eq!(epoch(&world).await, before + 1);
+        let again = post(&switch, PATH, &join(1, true)).await;
+        assert_eq!(again.code, Code::CHANGED);
+        id = admitted(&again).0.sender_id.unwrap();
+    }
+    // The first join of the switch was the only one that counts.
+    for code in [Code::CHANGED, Code::CHANGED, Code::CHANGED, Code::TOO_MANY_REQUESTS] {
+        assert_eq!(post(&switch, PATH, &join(1, true)).await.code, code);
+    }
+}

@@ -29,10 +29,25 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         Ok(users.map(|users| users.into_iter().map(|(name, _)| name).collect()))
     }
 
+    /// Returns the epoch that began when the clash of a member was reported, if the member has not joined since then.
+    /// Otherwise returns `None`, also for a device that is no member. If the group is loaded, the answer comes from the
+    /// memory of this controller. It is right after a request for keys that this controller refused because of the clash.
+    ///
+    /// # Errors
+    /// The errors of [`Self::show`].
+    pub(in crate::group) async fn clash_of(&self, group: &str, member: &str) -> Result<Option<u16>, GroupError> {
+        let place = self.place(group).await?;
+        let mut held = place.group.lock().await;
+        let clashed = self.loaded(&mut held, group).await?.members.get(member).filter(|member| member.clashed);
+        Ok(clashed.map(|member| member.since))
+    }
+
     /// Ends a clash. The next epoch begins, because the two members have used nonces twice. Each member with the SenderID
     /// gets another SenderID if one is free. It also gets a new leaf secret, so none of the devices that use the
-    /// SenderID can decrypt messages of the new epoch. The controller gives the keys of this epoch only to the device
-    /// that joins again, and only this device then has the new SenderID.
+    /// SenderID can decrypt messages of the new epoch. The controller gives no keys to such a member until one of its
+    /// devices joins again. After this join the controller gives the same keys to each device with the credentials of
+    /// the member. A device with the earlier admission refuses these keys, so only the device that joined uses the new
+    /// SenderID.
     ///
     /// # Errors
     /// [`GroupError::Outdated`] if [`Self::clashing`] returns `None`, and the errors of [`Self::clashing`] and of
