@@ -312,6 +312,25 @@ impl Controller {
         }
     }
 
+    /// Reports a clash if there is one, and asks once for the keys of the current epoch: see [`Self::catch_up`]. If the
+    /// controller cannot process the report now, the member keeps the report for the next call.
+    async fn report_and_catch_up(&self, membership: &Membership) -> Result<bool, ControllerError> {
+        let Some(clash) = membership.clash() else { return self.catch_up(membership).await };
+        match self.report_clash(clash).await {
+            Err(error @ ControllerError::Unreachable { .. }) => Err(error),
+            // A refused report must not keep the member from the keys of an epoch that it missed.
+            Err(error @ (ControllerError::Unavailable { .. } | ControllerError::Full { .. })) => {
+                let asked = self.catch_up(membership).await;
+                if asked.is_ok() && membership.clash().is_some() { Err(error) } else { asked }
+            }
+            // The controller gives the same answer to a repeated report.
+            _ => {
+                membership.forget_clash(clash);
+                self.catch_up(membership).await
+            }
+        }
+    }
+
     /// Keeps the keys of a member current: asks the controller for them when the member may have missed an epoch. Also
     /// reports to the controller that two members use one SenderID.
     /// Before each request the member waits for a random time, because all members may have missed the same message. An
@@ -322,14 +341,7 @@ impl Controller {
         while !membership.is_evicted() {
             membership.falls_behind().await;
             tokio::time::sleep(pace.jitter.mul_f64(fraction())).await;
-            let reported = match membership.take_clash() {
-                Some(clash) => self.report_clash(clash).await,
-                None => Ok(()),
-            };
-            let asked = match reported {
-                Ok(()) => self.catch_up(membership).await,
-                Err(error) => Err(error),
-            };
+            let asked = self.report_and_catch_up(membership).await;
             wait = match &asked {
                 Ok(true) => pace.shortest,
                 _ => pace.longest.min(wait * 2),

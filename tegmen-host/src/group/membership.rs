@@ -384,11 +384,16 @@ impl Membership {
         }
     }
 
-    /// Takes the report for the controller of a SenderID that two members use: an epoch, and the SenderID. Returns `None`
-    /// if there is nothing to report: the keys of the epoch are not in use any more.
-    pub(crate) fn take_clash(&self) -> Option<(u16, u8)> {
+    /// Returns the report for the controller of a SenderID that two members use: an epoch, and the SenderID. Returns
+    /// `None` if there is nothing to report: the keys of the epoch are not in use any more.
+    pub(crate) fn clash(&self) -> Option<(u16, u8)> {
+        self.lock().clash_to_report()
+    }
+
+    /// Forgets a report that the controller has answered.
+    pub(crate) fn forget_clash(&self, reported: (u16, u8)) {
         let mut state = self.lock();
-        state.clash.take().filter(|(epoch, _)| *epoch == state.keys.epoch)
+        state.clash = state.clash.filter(|clash| *clash != reported);
     }
 
     /// Counts the consecutive records of the current epoch that the member could not open. A record that it opened sets
@@ -410,9 +415,11 @@ impl Membership {
         self.0.behind.notify_one();
     }
 
-    /// Waits until a record or a message of the controller shows that the member may have missed an epoch.
+    /// Waits until a record or a message of the controller shows that the member may have missed an epoch, or until there
+    /// is a [clash](Self::clash) to report.
     pub(crate) async fn falls_behind(&self) {
-        while self.lock().behind.is_none() {
+        let has_to_ask = |state: &State| state.behind.is_some() || state.clash_to_report().is_some();
+        while !has_to_ask(&self.lock()) {
             self.0.behind.notified().await;
         }
     }
@@ -580,6 +587,11 @@ impl fmt::Debug for Membership {
 }
 
 impl State {
+    /// Returns the clash of the current epoch that the member has not reported.
+    fn clash_to_report(&self) -> Option<(u16, u8)> {
+        self.clash.filter(|(epoch, _)| *epoch == self.keys.epoch)
+    }
+
     fn report(&self, event: MembershipEvent) {
         if let Some(events) = &self.events {
             events(&self.file.settings.group, event);

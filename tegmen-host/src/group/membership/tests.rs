@@ -228,3 +228,44 @@ fn groups_that_a_server_cannot_tell_apart_are_refused() {
     let refused = builder.serve(crate::resources::Resources::new([])).map(drop).unwrap_err();
     assert!(refused.to_string().contains("lamps and cellar"), "{refused}");
 }
+
+#[tokio::test]
+async fn a_report_of_a_clash_is_kept_until_the_controller_answers_it() {
+    use crate::controller::{Controller, Pace};
+    use std::time::Duration;
+    let scene = Scene::new("clash");
+    let membership = Membership::create(&scene.0, &settings(), keys(2)).unwrap();
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&events);
+    membership.on_event(Arc::new(move |_, event| seen.lock().unwrap().push(event)));
+    membership.note_clash(Some(1));
+    // The controller does not answer.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let config = crate::client::ClientConfig::psk("device", [7; 16])
+        .with(|config| config.dtls.handshake_timeout = Duration::from_millis(50));
+    let uri = format!("coaps://{}/ace-group/lamps", silent.local_addr().unwrap());
+    let controller = Controller::of_group(&uri, config).unwrap();
+    let short = Duration::from_millis(1);
+    let pace = Pace { jitter: short, shortest: short, longest: short };
+    let is_tried_twice = async {
+        let is_failure = |event: &&MembershipEvent| matches!(event, MembershipEvent::NotAsked { .. });
+        while events.lock().unwrap().iter().filter(is_failure).count() < 2 {
+            tokio::time::sleep(short).await;
+        }
+    };
+    tokio::select! {
+        () = controller.follow(&membership, pace) => panic!("the member is not evicted"),
+        () = is_tried_twice => {}
+    }
+    assert_eq!(membership.clash(), Some((2, 1)));
+    // The keys of the same epoch are no answer to the report.
+    membership.catch_up(keys(2)).unwrap();
+    membership.falls_behind().await;
+    membership.forget_clash((2, 7));
+    assert_eq!(membership.clash(), Some((2, 1)), "the answer to another report");
+    membership.catch_up(keys(3)).unwrap();
+    assert_eq!(membership.clash(), None, "nobody uses the keys of the earlier epoch");
+    membership.note_clash(Some(4));
+    membership.forget_clash((3, 4));
+    assert_eq!(membership.clash(), None);
+}
