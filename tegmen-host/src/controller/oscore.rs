@@ -24,6 +24,9 @@ use zeroize::Zeroizing;
 
 /// Maximum number of attempts to get keys and credentials of the same version.
 const ATTEMPTS: usize = 4;
+/// The time for which a member that observes its group waits for the response to a request. A member whose session with
+/// the Group Manager is dead has old keys until it ends this session.
+const OBSERVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The label of the version in a response. [`Malformed::Value`] contains this label if the keys and the credentials
 /// have different versions.
 const NUM: i64 = 9;
@@ -43,7 +46,7 @@ pub struct OscoreJoining {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OscorePace {
     /// The time without a message of the Group Manager after which a member checks that it still observes the group. It
-    /// is also the pause before a new observation, if an observation ends or cannot begin.
+    /// is also the shortest time between the beginnings of two observations.
     pub check: Duration,
     /// The member waits for a random time before each request for keys and each observation, at most for this time.
     pub jitter: Duration,
@@ -296,7 +299,8 @@ impl Controller {
     }
 
     /// Observes the group, and passes each response of the Group Manager to `messages`. If an observation ends, begins
-    /// another one after the time `check` of the pace.
+    /// another one. An observation begins after the time `check` of the pace, counted from the beginning of the previous
+    /// observation, or from its failure if it could not begin.
     async fn observe_oscore(
         &self,
         pace: OscorePace,
@@ -306,13 +310,16 @@ impl Controller {
         let config = self.config.clone().with(|config| {
             config.recovery.reconnect = false;
             config.recovery.alive = Some(pace.check);
+            config.coap.timeout = config.coap.timeout.min(OBSERVER_TIMEOUT);
         });
         loop {
+            let mut begun = None;
             tokio::time::sleep(pace.random()).await;
             let observed = async {
                 let session = Session::connect(&self.uri, config.clone()).await?;
                 let mut observation = session.request(Code::GET, &self.path()).observe().await?;
                 while let Some(reply) = observation.next().await? {
+                    begun.get_or_insert_with(Instant::now);
                     // The receiver exists as long as this future.
                     let _ = messages.send(Ok(reply)).await;
                 }
@@ -322,7 +329,8 @@ impl Controller {
             if let Err(source) = observed.await {
                 let _ = messages.send(Err(self.unreachable(source))).await;
             }
-            tokio::time::sleep(pace.check).await;
+            let pause = pace.check.saturating_sub(begun.map_or(Duration::ZERO, |begun| begun.elapsed()));
+            tokio::time::sleep(pause).await;
         }
     }
 
