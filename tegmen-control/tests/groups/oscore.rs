@@ -23,7 +23,8 @@ use tegmen_host::group::groupcomm::oscore::{
 };
 use tegmen_host::group::groupcomm::{GROUPCOMM_CBOR, GroupcommError};
 use tegmen_host::problem;
-use tegmen_store::{Database, backup};
+use tegmen_store::store::Transaction;
+use tegmen_store::{Database, Store, Value, backup};
 use tegmen_trust::provider::HostCrypto;
 
 /// CoAP Content-Format of `application/cbor`.
@@ -778,6 +779,15 @@ async fn a_device_finds_the_name_of_a_group_by_its_current_gid() {
     other[7] ^= 1;
     assert_eq!(names("hall", &[&other, &gid[..7]]).await, none);
     assert_eq!(names("hall", &[]).await.0, Code::BAD_REQUEST);
+    let mut many: Vec<&[u8]> = vec![&[1]; 15];
+    many.push(&gid);
+    assert_eq!(names("hall", &many).await, found, "16 Group Identifiers");
+    many.push(&[2]);
+    assert_eq!(names("hall", &many).await.0, Code::BAD_REQUEST);
+    // A row that cannot be read is the row of another group.
+    let damage = Transaction::default().put("group/name/axiom", Value::Plain(b"no identity".to_vec()));
+    world.store.database.commit(damage).wait().unwrap();
+    assert_eq!(names("hall", &[&gid]).await, found);
     world.controller.rekey("lamps").await.unwrap();
     assert_eq!(names("hall", &[&gid]).await, none, "the Group Identifier of an earlier epoch");
     let hall = world.device("hall").await;

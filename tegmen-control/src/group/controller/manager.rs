@@ -16,7 +16,7 @@ use tegmen_store::Store;
 impl<S: Store, C: Crypto> Controller<S, C> {
     /// Returns the configuration of a group. If the group is loaded, the configuration comes from the memory of this
     /// controller. It is wrong if another controller has meanwhile replaced the group by another group of the same
-    /// name. An admission then fails.
+    /// name. An admission uses the stored configuration.
     ///
     /// # Errors
     /// The errors of [`Self::show`].
@@ -152,13 +152,13 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     }
 
     /// Returns the Group OSCORE groups whose current epoch has one of these Group Identifiers, each with its Group
-    /// Identifier and its name. Loads no group.
+    /// Identifier and its name. Loads no group. Leaves out groups whose rows cannot be read.
     pub(crate) async fn groups_with(&self, gids: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, String)>, GroupError> {
         let mut found = Vec::new();
         for name in self.names().await? {
             let identity = match self.identity(&name).await {
-                // It was deleted meanwhile.
-                Err(GroupError::NoGroup(_)) => continue,
+                // It was deleted meanwhile, or its row cannot be read.
+                Err(GroupError::NoGroup(_) | GroupError::Fault { .. }) => continue,
                 identity => identity?,
             };
             // The Group Identifiers of all epochs begin with the same bytes.

@@ -9,10 +9,13 @@ const GID: i64 = 0;
 const GNAME: i64 = 1;
 const GURI: i64 = 2;
 
-/// Reads the payload of a request. Returns the Group Identifiers.
+/// Maximum number of Group Identifiers in a request. The search compares each of them with each group.
+const MOST_GIDS: usize = 16;
+
+/// Reads the payload of a request. Returns the Group Identifiers, at most 16.
 ///
 /// # Errors
-/// [`Malformed`].
+/// [`Malformed`]; [`Malformed::Value`] for more Group Identifiers.
 pub fn parse_gids(message: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
     let mut gids = None;
     read_message(message, |label, decoder| {
@@ -26,7 +29,8 @@ pub fn parse_gids(message: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
         }
         Ok(is_it)
     })?;
-    gids.filter(|gids| !gids.is_empty()).ok_or(Malformed::Missing(GID))
+    let gids = gids.filter(|gids| !gids.is_empty()).ok_or(Malformed::Missing(GID))?;
+    if gids.len() > MOST_GIDS { Err(Malformed::Value(GID)) } else { Ok(gids) }
 }
 
 /// Writes the payload of the response. Each group has its Group Identifier and its name. Without a group, the payload

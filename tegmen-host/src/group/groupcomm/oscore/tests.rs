@@ -157,6 +157,8 @@ fn the_names_of_groups_are_found_by_their_group_identifiers() {
     for wrong in [&[0xa0][..], &[0xa1, 0, 0x80], &[0xa1, 0, 0x81, 1], &[]] {
         assert!(parse_gids(wrong).is_err(), "{wrong:?}");
     }
+    let many = |count: u8| [&[0xa1, 0, 0x98, count][..], &[0x41, 7].repeat(count.into())].concat();
+    assert_eq!((parse_gids(&many(16)).map(|gids| gids.len()), parse_gids(&many(17)).is_err()), (Ok(16), true));
     let response = encode_names(&[(vec![7], "g".to_owned())]);
     let expected = [&[0xa3, 0, 0x81, 0x41, 7, 1, 0x81, 0x61, b'g', 2, 0x81, 0x6c][..], b"/ace-group/g"].concat();
     assert_eq!((response, encode_names(&[])), (expected, vec![0x40]));
