@@ -402,7 +402,7 @@ async fn lamps_report_two_devices_with_one_sender_id() {
 
     send_from_copy(&network, &oven).await;
     for lamp in [&hall, &porch] {
-        lamp.wait_for("two devices use the SenderID 0: this member reports it to its controller").await;
+        lamp.wait_for("two devices use the SenderID 0: a member that follows its controller reports it").await;
         lamp.wait_for("the controller gave the keys of epoch").await;
     }
     let after = network.world.controller.show("lamps").await.unwrap();

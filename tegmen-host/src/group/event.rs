@@ -123,8 +123,8 @@ impl fmt::Display for MembershipEvent {
             Self::NotKept { problem } => write!(f, "the member stops: {problem}"),
             Self::Clash { sender: Some(id) } => write!(
                 f,
-                "two devices use the SenderID {id}: this member reports it to its controller, which gives one of them another SenderID; \
-                 use the credentials and the directory of each member in one place only"
+                "two devices use the SenderID {id}: a member that follows its controller reports it, and the controller then gives \
+                 one of them another SenderID; use the credentials and the directory of each member in one place only"
             ),
             Self::Clash { sender: None } => f.write_str(
                 "two members have the same address: let the controller rekey the group, and evict one of the two",
