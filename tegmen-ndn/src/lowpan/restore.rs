@@ -63,7 +63,7 @@ pub fn decompress<'n>(
         _ => contexts.iter().find(|known| known.id == id).map(|known| known.prefix),
     };
     let prefix = match hop {
-        // The HopID stands for the whole name, and another context would replace a part that the RFC does not name.
+        // The HopID replaces the whole name, and another context would replace a part that the RFC does not name.
         Some(hop) if is_data => name_of(hop).filter(|_| context == 0),
         _ => prefix_of(context),
     };
