@@ -37,7 +37,7 @@ impl Faces<Asked> for Radio {
             }
             Outgoing::Data(packet, asked) => {
                 let name = ReceivedData::parse(packet).unwrap().data.name.as_bytes();
-                let hop = asked.map(|(hop, len)| (hop, Name::of_checked(&name[..len])));
+                let hop = asked.and_then(|(hop, len)| Some((hop, Name::of_checked(name.get(..len)?))));
                 compress(packet, &[], hop, &mut frame).unwrap();
             }
             Outgoing::Nack(..) => panic!("each Interest is sent"),
