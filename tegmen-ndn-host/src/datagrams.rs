@@ -46,15 +46,8 @@ impl Port {
     pub(crate) async fn bind(address: SocketAddr) -> io::Result<Self> {
         let io = UdpSocket::bind(address).await?;
         let state = UdpSocketState::new((&io).into())?;
-        // The line above forbids fragments of IP. Here the system may make them, for a datagram that is longer than the
-        // MTU of the path.
         #[cfg(target_os = "linux")]
-        match address.is_ipv4() {
-            true => rustix::net::sockopt::set_ip_mtu_discover(&io, rustix::net::sockopt::Ipv4PathMtuDiscovery::WANT)?,
-            false => {
-                rustix::net::sockopt::set_ipv6_mtu_discover(&io, rustix::net::sockopt::Ipv6PathMtuDiscovery::WANT)?;
-            }
-        }
+        permit_fragments(&io, address)?;
         Ok(Self { io, state, waiting: RefCell::default() })
     }
 
@@ -106,7 +99,8 @@ impl Port {
         }
     }
 
-    /// Sends the waiting datagrams. A datagram that the system does not take is lost, as one on the way.
+    /// Sends the waiting datagrams. A datagram that the system does not take is lost, like a datagram that the
+    /// network drops.
     pub(crate) fn flush(&self) {
         self.send(&mut self.waiting.borrow_mut());
     }
@@ -125,6 +119,23 @@ impl Port {
         waiting.bytes.clear();
         waiting.runs.clear();
     }
+}
+
+/// Permits the system to send a datagram that is longer than the MTU of the path in fragments of IP, which
+/// [`UdpSocketState::new`] forbids.
+#[cfg(target_os = "linux")]
+fn permit_fragments(io: &UdpSocket, address: SocketAddr) -> io::Result<()> {
+    use nix::sys::socket::{setsockopt, sockopt::Ipv6DontFrag};
+    use rustix::net::sockopt::{
+        Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
+    };
+    // A socket of IPv6 can also have IPv4 neighbours, so it has the options of both.
+    set_ip_mtu_discover(io, Ipv4PathMtuDiscovery::WANT)?;
+    if address.is_ipv6() {
+        set_ipv6_mtu_discover(io, Ipv6PathMtuDiscovery::WANT)?;
+        setsockopt(io, Ipv6DontFrag, &false)?;
+    }
+    Ok(())
 }
 
 impl Run {

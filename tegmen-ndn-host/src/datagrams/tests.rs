@@ -1,4 +1,5 @@
 use super::*;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Receives `count` datagrams.
 async fn receive(port: &Port, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
@@ -13,7 +14,11 @@ async fn receive(port: &Port, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
 }
 
 async fn open() -> (Port, SocketAddr) {
-    let port = Port::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+    open_at(Ipv4Addr::LOCALHOST.into()).await
+}
+
+async fn open_at(ip: IpAddr) -> (Port, SocketAddr) {
+    let port = Port::bind(SocketAddr::new(ip, 0)).await.unwrap();
     let address = port.local_addr().unwrap();
     (port, address)
 }
@@ -51,4 +56,28 @@ async fn many_datagrams_are_sent_before_they_are_flushed() {
     let received = receive(&receiver, 60).await;
     assert!(received.iter().all(|(_, datagram)| datagram == &[7; 1000]));
     assert!(sender.waiting.borrow().bytes.len() < 2000);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn an_ipv6_datagram_longer_than_the_mtu_arrives() {
+    let ip = Ipv6Addr::LOCALHOST.into();
+    let ((sender, from), (receiver, to)) = (open_at(ip).await, open_at(ip).await);
+    // The MTU of the loopback interface is 65,536 bytes, of which the headers of IPv6 and UDP use 48.
+    let datagram: Vec<u8> = (0..65_500_u32).map(|number| (number % 251) as u8).collect();
+    sender.push(to, &datagram);
+    sender.flush();
+    assert_eq!(receive(&receiver, 1).await, [(from, datagram)]);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_system_may_make_fragments_of_ipv4_and_ipv6() {
+    use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, ip_mtu_discover, ipv6_mtu_discover};
+    // A socket at the address `::` also sends to IPv4 neighbours.
+    let (port, _) = open_at(Ipv6Addr::UNSPECIFIED.into()).await;
+    assert_eq!(ip_mtu_discover(&port.io), Ok(Ipv4PathMtuDiscovery::WANT));
+    assert_eq!(ipv6_mtu_discover(&port.io), Ok(Ipv6PathMtuDiscovery::WANT));
+    let (port, _) = open().await;
+    assert_eq!(ip_mtu_discover(&port.io), Ok(Ipv4PathMtuDiscovery::WANT));
 }
