@@ -107,17 +107,23 @@ impl Port {
 
     fn send(&self, waiting: &mut Waiting) {
         for run in &waiting.runs {
-            let transmit = Transmit {
-                destination: run.to,
-                ecn: None,
-                contents: waiting.bytes.get(run.start..run.end).unwrap_or(&[]),
-                segment_size: (run.count > 1).then_some(run.size),
-                src_ip: None,
-            };
-            let _ = self.state.try_send((&self.io).into(), &transmit);
+            let contents = waiting.bytes.get(run.start..run.end).unwrap_or(&[]);
+            let sent = self.try_send(run.to, contents, (run.count > 1).then_some(run.size));
+            // The system refuses a run whose datagrams are longer than the MTU. It sends each of them in fragments.
+            if run.count > 1 && sent.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
+                for datagram in contents.chunks(run.size.max(1)) {
+                    let _ = self.try_send(run.to, datagram, None);
+                }
+            }
         }
         waiting.bytes.clear();
         waiting.runs.clear();
+    }
+
+    /// Sends `contents` as one datagram, or as datagrams of `segment_size` bytes.
+    fn try_send(&self, destination: SocketAddr, contents: &[u8], segment_size: Option<usize>) -> io::Result<()> {
+        let transmit = Transmit { destination, ecn: None, contents, segment_size, src_ip: None };
+        self.state.try_send((&self.io).into(), &transmit)
     }
 }
 

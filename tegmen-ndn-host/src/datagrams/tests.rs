@@ -81,3 +81,15 @@ async fn the_system_may_make_fragments_of_ipv4_and_ipv6() {
     let (port, _) = open().await;
     assert_eq!(ip_mtu_discover(&port.io), Ok(Ipv4PathMtuDiscovery::WANT));
 }
+
+#[tokio::test]
+async fn the_datagrams_of_a_refused_run_are_sent_one_by_one() {
+    let ((sender, from), (receiver, to)) = (open().await, open().await);
+    // The system refuses this run as a whole, because it has more bytes than a datagram of IPv4 can have.
+    let datagrams = [vec![1; 30_000], vec![2; 30_000], vec![3; 10_000]];
+    let (bytes, end) = (datagrams.concat(), 70_000);
+    let runs = vec![Run { to, start: 0, end, size: 30_000, count: 3 }];
+    *sender.waiting.borrow_mut() = Waiting { bytes, runs };
+    sender.flush();
+    assert_eq!(receive(&receiver, 3).await, datagrams.map(|datagram| (from, datagram)));
+}
