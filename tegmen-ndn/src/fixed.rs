@@ -2,6 +2,7 @@
 
 use crate::data::ReceivedData;
 use crate::interest::{Interest, ReceivedInterest};
+use crate::lowpan::MAX_ID;
 use crate::name::Name;
 use crate::tables::{
     Entry, FaceId, Fib, InRecord, List, NextHop, OutRecord, Pit, PitId, Store, Strategy, Tick, answers,
@@ -139,7 +140,7 @@ impl Matches {
 
 /// A table of `N` Interests with names of at most `NAME` bytes. `NAME` must not be above 255. Each Interest has at most
 /// `ASKED` faces that wait for it, and is sent to at most `SENT` next hops. After the removal of an Interest, the table
-/// remembers its nonces, at most `DEAD` in total.
+/// remembers its nonces, at most `DEAD` in total. `DEAD` must be below 65,535.
 ///
 /// Interests with parameters or with a ForwardingHint are not accepted. Each Interest has a timer for its next
 /// retransmission. The table stores the time from the expiry of the timer to the expiry of the Interest, at most 67
@@ -161,15 +162,18 @@ pub struct FixedPit<
     /// Hashes of the names and nonces of Interests that were removed from the table. The value 0 marks an empty
     /// element.
     dead: [u32; DEAD],
-    next_dead: usize,
+    next_dead: u16,
+    /// The place at which the search for a free place begins: the place after the last new Interest. So a HopID is used
+    /// again as late as possible, and a late Data packet seldom gets the name of another Interest.
+    next: u8,
 }
 
 impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, const DEAD: usize, K: Copy + Default>
     Default for FixedPit<N, NAME, ASKED, SENT, DEAD, K>
 {
     fn default() -> Self {
-        const { assert!(NAME <= 255 && N < u32::MAX as usize) };
-        Self { places: [const { None }; N], dead: [0; DEAD], next_dead: 0 }
+        const { assert!(NAME <= 255 && N < u32::MAX as usize && DEAD < u16::MAX as usize) };
+        Self { places: [const { None }; N], dead: [0; DEAD], next_dead: 0, next: 0 }
     }
 }
 
@@ -229,7 +233,9 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
         if of_face >= N.div_ceil(4).saturating_mul(3) {
             return None;
         }
-        let free = self.places.iter().position(Option::is_none)?;
+        let next = usize::from(self.next);
+        let is_free = |place: &usize| matches!(self.places.get(*place), Some(None));
+        let free = (0..N).map(|place| place.wrapping_add(next).checked_rem(N).unwrap_or(0)).find(is_free)?;
         let mut name = [0; NAME];
         copy(&mut name, interest.name.as_bytes()).ok()?;
         *self.places.get_mut(free)? = Some(Place {
@@ -239,6 +245,9 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
             len: interest.name.as_bytes().len() as u8,
             name,
         });
+        // The places after the last HopID are used only if no other place is free.
+        let next = free.wrapping_add(1);
+        self.next = if next < MAX_ID.into() { next as u8 } else { 0 };
         Some(PitId(free as u32))
     }
 
@@ -259,10 +268,10 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
     fn remove(&mut self, id: PitId) {
         let Some(place) = self.places.get_mut(id.0 as usize).and_then(Option::take) else { return };
         for sent in place.entry.sent.as_slice() {
-            if let Some(dead) = self.dead.get_mut(self.next_dead) {
+            if let Some(dead) = self.dead.get_mut(usize::from(self.next_dead)) {
                 *dead = hash(&place.name(), sent.nonce);
             }
-            self.next_dead = self.next_dead.wrapping_add(1).checked_rem(DEAD).unwrap_or(0);
+            self.next_dead = self.next_dead.wrapping_add(1).checked_rem(DEAD as u16).unwrap_or(0);
         }
     }
 

@@ -70,7 +70,8 @@ impl HopId {
     }
 }
 
-const MAX_ID: u8 = 127;
+/// The highest HopID, and the highest number of a context.
+pub(crate) const MAX_ID: u8 = 127;
 /// The flag in a CID (context identifier) that means that another CID follows.
 const CHAINED: u8 = 0x80;
 

@@ -145,7 +145,9 @@ fn each_hop_has_its_own_hop_id_in_place_of_the_name() {
     assert_eq!((&second.packet, &first.packet), (&packet, &packet));
     // The entry is gone, so the HopID is invalid until another Interest has it.
     assert_eq!(first.receive(&returned), None);
-    assert_eq!(hop_id(&first.ask("/house/door", false)), 1);
+    // The next Interest has another HopID, so a late copy of the frame does not answer it.
+    assert_eq!(hop_id(&first.ask("/house/door", false)), 2);
+    assert_eq!(first.receive(&returned), None);
 }
 
 #[test]
@@ -168,5 +170,8 @@ fn a_hop_id_is_unique_among_the_pending_interests_and_when_none_is_free_the_name
     let end = NOW.after(Duration::from_secs(5));
     node.forwarder.on_timeout::<RustCrypto>(end, &mut [0; 300], &mut Radio::default());
     assert!(node.forwarder.pit.is_empty());
-    assert_eq!(hop_id(&node.ask("/house/0", false)), 1);
+    assert_eq!(hop_id(&node.ask("/house/0", false)), 7);
+    // After the highest HopID the lowest one follows.
+    let ids: Vec<u8> = (1..=121).map(|number| hop_id(&node.ask(&format!("/door/{number}"), false))).collect();
+    assert_eq!(ids, (8..=127).chain([1]).collect::<Vec<_>>());
 }
