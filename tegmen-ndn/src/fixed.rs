@@ -245,7 +245,7 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
             len: interest.name.as_bytes().len() as u8,
             name,
         });
-        // The places after the last HopID are used only if no other place is free.
+        // Each search begins at a place that has a HopID.
         let next = free.wrapping_add(1);
         self.next = if next < MAX_ID.into() { next as u8 } else { 0 };
         Some(PitId(free as u32))
