@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::private;
 
@@ -139,19 +139,25 @@ impl Database {
         made
     }
 
-    /// Refuses the path of a file of this database.
+    /// Refuses the path of a file of this database. Each file has two paths: its name, and the target of a symbolic link
+    /// at this name. SQLite writes its own files beside the target of a symbolic link at the name of the database.
     fn check_other(&self, file: &Path) -> Result<(), BackupError> {
         let in_directory = || {
             let name = file.file_name().ok_or(io::ErrorKind::IsADirectory)?;
             Ok(std::fs::canonicalize(directory_of(file))?.join(name))
         };
-        // A file that does not exist yet has only a directory to resolve.
-        let path = std::fs::canonicalize(file).or_else(|_| in_directory()).map_err(failed(file))?;
-        let is_own = OWN.into_iter().any(|end| {
-            let mut own = self.file().as_os_str().to_owned();
-            own.push(end);
-            path == Path::new(&own)
+        let path = in_directory().map_err(failed(file))?;
+        let paths: Vec<PathBuf> = std::fs::canonicalize(file).into_iter().chain([path]).collect();
+        let databases = std::fs::canonicalize(self.file()).into_iter().chain([self.file().to_owned()]);
+        let mut own = databases.flat_map(|database| {
+            OWN.map(|end| {
+                let mut own = database.clone().into_os_string();
+                own.push(end);
+                PathBuf::from(own)
+            })
         });
+        let is_own = own
+            .any(|own| paths.contains(&own) || std::fs::canonicalize(&own).is_ok_and(|target| paths.contains(&target)));
         if is_own { Err(failed(file)(io::Error::other("it is a file of the database"))) } else { Ok(()) }
     }
 

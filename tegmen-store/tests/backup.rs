@@ -360,3 +360,34 @@ fn a_backup_never_replaces_a_file_of_its_database() {
     let kept = Database::open(&scene.file("kept.new")).unwrap().read(b"c", None).wait().unwrap();
     assert_eq!(kept.entry.map(|entry| entry.value), Some(plain("3")));
 }
+
+/// SQLite follows a symbolic link at the name of the database, and writes its other files beside the target.
+#[cfg(unix)]
+#[test]
+fn a_backup_does_not_replace_a_database_behind_a_symbolic_link() {
+    use std::os::unix::fs::symlink;
+    let scene = Scene::new("behind-a-link", None);
+    std::fs::create_dir(scene.file("disk")).unwrap();
+    std::fs::write(scene.file("disk/real.db"), "").unwrap();
+    symlink(scene.file("disk/real.db"), scene.file("linked.db")).unwrap();
+    let store = Database::open(&scene.file("linked.db")).unwrap();
+    store.commit(Transaction::default().put("a", plain("1"))).wait().unwrap();
+    std::fs::rename(scene.file("linked.db.key"), scene.file("disk/real.key")).unwrap();
+    symlink(scene.file("disk/real.key"), scene.file("linked.db.key")).unwrap();
+    symlink(scene.file("linked.db"), scene.file("further")).unwrap();
+    for own in [
+        "linked.db",
+        "linked.db-wal",
+        "linked.db.key",
+        "disk/real.db",
+        "disk/real.db-wal",
+        "disk/real.db-journal",
+        "disk/real.key",
+        "further",
+    ] {
+        let why = store.backup(&scene.file(own)).unwrap_err().to_string();
+        assert!(why.contains("it is a file of the database"), "{own}: {why}");
+    }
+    assert!(std::fs::symlink_metadata(scene.file("linked.db")).unwrap().is_symlink());
+    store.backup(&scene.file("disk/backup")).unwrap();
+}
