@@ -30,7 +30,7 @@ impl Cluster {
         let response = self.range(&request).await?;
         let at = at.unwrap_or(Revision(response.header.revision.0));
         let entry = response.kvs.into_iter().next();
-        let entry = entry.map(|row| content::read(row, &self.address, self.sealer.as_ref())).transpose()?;
+        let entry = entry.map(|row| content::read(&row, &self.address, self.sealer.as_ref())).transpose()?;
         Ok(Found { entry, at })
     }
 
@@ -50,7 +50,7 @@ impl Cluster {
         };
         let response = self.range(&request).await?;
         let at = scan.at.unwrap_or(Revision(response.header.revision.0));
-        let entries = response.kvs.into_iter().map(|row| content::read(row, &self.address, self.sealer.as_ref()));
+        let entries = response.kvs.iter().map(|row| content::read(row, &self.address, self.sealer.as_ref()));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
         let next = entries.last().filter(|_| response.more).map(|last| last.key.clone());
         Ok(Page { entries, next, at })

@@ -48,7 +48,7 @@ pub(super) fn number(content: &[u8]) -> Option<(Number, u64)> {
 /// # Errors
 /// [`StoreError::Sealed`] for a secret, if the store has no sealing key. [`StoreError::Unavailable`] if the row is
 /// damaged.
-pub(super) fn read(row: KeyValue, address: &Address, sealer: Option<&Sealer>) -> Result<Entry, StoreError> {
+pub(super) fn read(row: &KeyValue, address: &Address, sealer: Option<&Sealer>) -> Result<Entry, StoreError> {
     let key = address.key(&row.key.0);
     let damaged = || StoreError::Unavailable {
         why: format!("the row {} is damaged: restore a snapshot of etcd", String::from_utf8_lossy(&key)),

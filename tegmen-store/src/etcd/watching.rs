@@ -157,23 +157,39 @@ impl Cluster {
     }
 
     /// Removes complete revisions from the watch, and returns their changes: about `most` changes, or all changes if
-    /// there are fewer.
+    /// there are fewer. Stops before a revision with a row that cannot be read.
+    ///
+    /// # Errors
+    /// The error of [`content::read`], if a row of the first revision cannot be read.
     fn take(&self, watching: &mut Watching, most: usize) -> Result<Changes, StoreError> {
         let mut changes: Vec<Changed> = Vec::new();
         while changes.len() < most.max(1)
             && let Some((revision, events)) = watching.ready.pop_front()
         {
-            for Event { kind, kv } in events {
-                let (key, revision) = (self.address.key(&kv.key.0), Revision(kv.mod_revision.0));
-                let entry = match kind.as_deref() {
-                    Some("DELETE") => None,
-                    _ => Some(content::read(kv, &self.address, self.sealer.as_ref())?),
-                };
-                changes.push(Changed { key, revision, entry });
+            match events.iter().map(|event| self.changed(event)).collect::<Result<Vec<_>, _>>() {
+                Ok(of_revision) => changes.extend(of_revision),
+                Err(error) if changes.is_empty() => return Err(error),
+                // The next call returns the error.
+                Err(_) => {
+                    watching.ready.push_front((revision, events));
+                    break;
+                }
             }
             watching.after = Revision(revision);
         }
         Ok(Changes { changes, through: watching.after })
+    }
+
+    /// Decodes an event.
+    ///
+    /// # Errors
+    /// The error of [`content::read`].
+    fn changed(&self, Event { kind, kv }: &Event) -> Result<Changed, StoreError> {
+        let entry = match kind.as_deref() {
+            Some("DELETE") => None,
+            _ => Some(content::read(kv, &self.address, self.sealer.as_ref())?),
+        };
+        Ok(Changed { key: self.address.key(&kv.key.0), revision: Revision(kv.mod_revision.0), entry })
     }
 }
 
