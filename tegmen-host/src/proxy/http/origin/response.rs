@@ -141,11 +141,12 @@ fn max_age(headers: &HeaderMap) -> Option<u32> {
 }
 
 /// Returns the Max-Age of a response without explicit freshness; `None` if a cache may store a response with this status
-/// for a time of its choice (RFC 9110, section 15.1). For 429 and 503 this is the time after which a client may try again
-/// (RFC 7252, section 5.9.3.4; RFC 8516). A cache must not store any other response (RFC 9111, section 3).
+/// for a time of its choice (RFC 9110, section 15.1), and for 201, which becomes 2.01: no CoAP cache stores a 2.01. For 429
+/// and 503 this is the time after which a client may try again (RFC 7252, section 5.9.3.4; RFC 8516). A cache must not
+/// store any other response, such as 202 or 205 (RFC 9111, section 3).
 fn age_without_freshness(status: StatusCode, headers: &HeaderMap) -> Option<u32> {
     match status.as_u16() {
-        200..300 | 304 | 404 | 405 | 410 | 414 | 501 => None,
+        200 | 201 | 203 | 204 | 304 | 404 | 405 | 410 | 414 | 501 => None,
         429 | 503 => Some(text(headers, header::RETRY_AFTER).and_then(number).unwrap_or(0)),
         _ => Some(0),
     }

@@ -82,13 +82,13 @@ fn cache_control_and_age_are_the_max_age() {
 /// RFC 9111, section 3: without explicit freshness, a cache stores only a response whose status permits it. RFC 7252,
 /// section 5.9.3.4, and RFC 8516: Max-Age is the time after which a client may try again.
 #[test]
-fn an_error_that_http_does_not_let_caches_store_is_not_fresh() {
+fn a_response_that_http_does_not_let_caches_store_is_not_fresh() {
     let age = |status, headers: &[(&str, &str)]| {
         let options = map(Code::GET, status, headers, "").unwrap().options;
         let age = options.iter().find(|(number, _)| *number == OptionNumber::MAX_AGE)?;
         tegmen::coap::uint(&age.1)
     };
-    for status in [400, 403, 406, 409, 412, 500, 502, 503, 504, 508] {
+    for status in [202, 205, 207, 400, 403, 406, 409, 412, 500, 502, 503, 504, 508] {
         assert_eq!(age(status, &[]), Some(0), "{status}");
         assert_eq!(age(status, &[("cache-control", "max-age=9")]), Some(9), "{status}");
     }
