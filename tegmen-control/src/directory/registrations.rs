@@ -17,8 +17,9 @@ const MAX_NAME: usize = 63;
 /// Maximum number of attributes of an endpoint, in addition to its name, sector, base and lifetime.
 const MAX_ATTRIBUTES: usize = 16;
 /// The maximum number of bytes of memory for the links of a registration, for each byte of
-/// [`DirectoryBounds::links`]. A typical link needs three to four times as many bytes as its text.
-const MEMORY: usize = 4;
+/// [`DirectoryBounds::links`]. A short link with two attributes needs six to seven times as many bytes as
+/// its text.
+const MEMORY: usize = 8;
 /// Parameters that a registration must not contain: in a lookup they have another meaning, or the directory writes them
 /// itself.
 const RESERVED: [&str; 6] = ["anchor", "count", "href", "page", "rel", "rt"];
@@ -32,7 +33,7 @@ pub struct DirectoryBounds {
     /// Maximum number of registrations of one identity, and maximum number of remembered names of one identity. A sender
     /// without protection has no identity, so its registrations count for its IP address.
     pub each: usize,
-    /// Maximum number of bytes of the text of the links of one registration. In memory these links take at most four
+    /// Maximum number of bytes of the text of the links of one registration. In memory these links take at most eight
     /// times as many bytes.
     pub links: usize,
     /// Maximum number of bytes of memory for the links of all registrations together.

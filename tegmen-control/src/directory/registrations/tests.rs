@@ -214,12 +214,23 @@ fn a_directory_is_bounded() {
         Err(DirectoryError::Full),
         "the bytes of all links"
     );
-    // Each of these links takes many times the bytes of its text.
+    // Each attribute takes many times the bytes of its text.
     let attributes = format!("</>{}", ";a".repeat(30));
     let many = directory.register(named("b"), ["ep=node4"].into_iter(), attributes.as_bytes(), (4, NOW));
     assert_eq!(many, Err(DirectoryError::TooLong(64)));
     directory.register(named("b"), ["ep=node4"].into_iter(), b"", (4, NOW)).unwrap();
     assert_eq!(put(&mut directory, named("c"), "ep=node5", 5), Err(DirectoryError::Full));
+}
+
+/// The links are like those of RFC 9176, section 5.
+#[test]
+fn links_up_to_the_limit_of_their_text_fit_into_the_limit_of_their_memory() {
+    let bounds = DirectoryBounds::default();
+    let mut directory = Directory::new(bounds);
+    let link = "</sensors/temp>;rt=temperature-c;if=sensor";
+    let links = vec![link; bounds.links / (link.len() + 1)].join(",");
+    assert!(links.len() > bounds.links - 2 * link.len());
+    directory.register(plain(1), ["ep=x"].into_iter(), links.as_bytes(), (1, NOW)).unwrap();
 }
 
 #[test]
