@@ -73,9 +73,16 @@ pub struct ListFull;
 
 /// A revoked token.
 struct Revoked {
-    /// The time at which the token expires, in seconds since 1970.
-    expires: u64,
+    /// The time at which the token expires, in seconds since 1970. `None` if the row of the token in the store cannot be
+    /// read.
+    expires: Option<u64>,
     concerned: BTreeSet<String>,
+}
+
+impl Revoked {
+    fn has_expired(&self, now: u64) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
 }
 
 /// The latest updates for one requester.
@@ -147,7 +154,7 @@ impl RevocationList {
     /// requesters get no update. The function ignores the limits, because a token that is missing on the list would be
     /// valid again.
     pub fn load(&mut self, hash: TokenHash, expires: u64, concerned: impl IntoIterator<Item = String>) {
-        self.revoked.insert(hash, Revoked { expires, concerned: concerned.into_iter().collect() });
+        self.revoked.insert(hash, Revoked { expires: Some(expires), concerned: concerned.into_iter().collect() });
     }
 
     /// Checks that one more token fits into the list of revoked tokens.
@@ -179,15 +186,29 @@ impl RevocationList {
     }
 
     /// Adds a token from the store to the list, and ignores the limits. Returns the devices whose observations must be
-    /// notified: none if the token is already on the list.
+    /// notified: none if the token is already on the list. If the row of the token could not be read before, this function
+    /// adds the expiry and the devices to the entry.
     pub fn add(&mut self, hash: TokenHash, expires: u64, concerned: impl IntoIterator<Item = String>) -> Vec<String> {
-        if self.revoked.contains_key(&hash) {
+        let known = self.revoked.get(&hash);
+        if known.is_some_and(|revoked| revoked.expires.is_some()) {
             return Vec::new();
         }
+        let is_new = known.is_none();
         let concerned: BTreeSet<String> = concerned.into_iter().collect();
-        self.revoked.insert(hash.clone(), Revoked { expires, concerned: concerned.clone() });
-        let added = concerned.into_iter().map(|name| (name, Update { removed: Vec::new(), added: vec![hash.clone()] }));
-        self.update(added.collect(), Update { removed: Vec::new(), added: vec![hash] })
+        self.revoked.insert(hash.clone(), Revoked { expires: Some(expires), concerned: concerned.clone() });
+        let added = Update { removed: Vec::new(), added: vec![hash] };
+        let of_devices = concerned.into_iter().map(|name| (name, added.clone())).collect();
+        if is_new { self.update(of_devices, added) } else { self.update_devices(of_devices) }
+    }
+
+    /// Adds a token whose row in the store cannot be read, if it is not on the list yet. The key of the row has the hash of
+    /// the token. The entry has no devices and no expiry, until [`Self::add`] adds them or [`Self::remove`] removes the
+    /// token.
+    pub(crate) fn add_unreadable(&mut self, hash: TokenHash) {
+        if !self.revoked.contains_key(&hash) {
+            self.revoked.insert(hash.clone(), Revoked { expires: None, concerned: BTreeSet::new() });
+            self.update(BTreeMap::new(), Update { removed: Vec::new(), added: vec![hash] });
+        }
     }
 
     /// Removes these tokens from the list in one update. Returns the devices whose observations must be notified.
@@ -197,14 +218,14 @@ impl RevocationList {
 
     /// Returns the hashes of at most `most` expired tokens on the list. `now` is in seconds since 1970.
     pub fn expired(&self, now: u64, most: usize) -> Vec<TokenHash> {
-        let expired = self.revoked.iter().filter(|(_, revoked)| revoked.expires <= now);
+        let expired = self.revoked.iter().filter(|(_, revoked)| revoked.has_expired(now));
         expired.take(most).map(|(hash, _)| hash.clone()).collect()
     }
 
     /// Removes the expired tokens from the list. Returns the devices whose observations must be notified. `now` is in
     /// seconds since 1970.
     pub fn expire(&mut self, now: u64) -> Vec<String> {
-        self.take_off(|_, revoked| revoked.expires <= now)
+        self.take_off(|_, revoked| revoked.has_expired(now))
     }
 
     fn take_off(&mut self, goes: impl Fn(&TokenHash, &Revoked) -> bool) -> Vec<String> {
@@ -225,6 +246,10 @@ impl RevocationList {
 
     fn update(&mut self, changes: BTreeMap<String, Update>, all: Update) -> Vec<String> {
         self.administrators.push(all, self.bounds.updates);
+        self.update_devices(changes)
+    }
+
+    fn update_devices(&mut self, changes: BTreeMap<String, Update>) -> Vec<String> {
         let mut notified = Vec::new();
         for (name, update) in changes {
             if let Some(updates) = self.devices.get_mut(&name) {

@@ -313,4 +313,9 @@ fn a_row_that_cannot_be_read_gives_no_rights() {
     assert_eq!(faults.try_iter().collect::<Vec<_>>(), [rows::device("display"), rows::revoked(&hash)]);
     assert!(state.view().with_digest(&[5; 32]).is_none());
     assert!(state.view().is_revoked(&hash));
+    // The row gets a content that this version reads.
+    let transaction = Transaction::default().put(rows::revoked(&hash), later(r#"{"expires":9,"concerned":["panel"]}"#));
+    let revision = store.commit(transaction).wait().expect("committed");
+    state.feed.shared.reached(revision).wait().expect("applied");
+    assert_eq!(state.view().expired(9, 1), [hash]);
 }

@@ -191,8 +191,9 @@ impl View {
     fn refuse(&mut self, row: &Row<'_>) {
         match row {
             Row::Device(_) | Row::Digest(_) | Row::Enrolment(_) => self.remove(row),
-            // The key of the row names the token, and the row is removed when the token has expired.
-            Row::Revoked(hash) => drop(self.revoked.add(hash.clone(), u64::MAX, [])),
+            // The key of the row names the token, but no device. So only introspection refuses the token, and devices do not
+            // receive it in their lists, until the row can be read or another server removes it.
+            Row::Revoked(hash) => self.revoked.add_unreadable(hash.clone()),
             Row::Policy | Row::Part(_) | Row::Session(_) | Row::Sessions(_) => {}
         }
     }

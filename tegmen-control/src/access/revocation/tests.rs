@@ -65,6 +65,24 @@ fn a_device_sees_the_tokens_that_concern_it_until_they_expire() {
 
 /// Sections 9.2.1 to 9.2.3 of RFC 9770, with MAX_N 10 and MAX_DIFF_BATCH 5 as in appendix B of the RFC.
 #[test]
+fn a_token_whose_row_cannot_be_read_gets_its_devices_when_the_row_can_be_read() {
+    let mut list = list();
+    list.add_unreadable(hash(1));
+    assert!(list.is_revoked(&hash(1)));
+    assert_eq!(list.expired(u64::MAX, 1), Vec::<TokenHash>::new());
+    assert_eq!(list.add(hash(1), 100, ["rs".to_owned()]), ["rs"]);
+    assert_eq!(added(diff(&list, 0, None)).0, [hash(1)]);
+    let Ok(Answer::Diff { updates, .. }) = list.answer(Requester::Administrator, Query { diff: Some(0), cursor: None })
+    else {
+        panic!("updates")
+    };
+    assert_eq!(updates.len(), 1, "administrators know the token already");
+    list.add_unreadable(hash(1));
+    assert_eq!(list.add(hash(1), 200, ["other".to_owned()]), Vec::<String>::new());
+    assert_eq!(list.expired(100, 1), [hash(1)]);
+}
+
+#[test]
 fn a_cursor_goes_on_where_the_last_answer_ended() {
     let mut list = list();
     assert_eq!(added(diff(&list, 0, None)), (vec![], Some(Cursor::Null), Some(false)));
