@@ -27,7 +27,9 @@ pub enum DirectoryError {
     #[error("the directory is full: try again later")]
     Full,
     /// The links are too long, or have too many attributes. The value is the maximum number of bytes.
-    #[error("the links of an endpoint have at most {0} bytes, and not too many short attributes")]
+    #[error(
+        "the links of an endpoint have at most {0} bytes, and not too many short attributes: leave out links or attributes"
+    )]
     TooLong(usize),
 }
 
