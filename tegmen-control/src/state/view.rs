@@ -222,6 +222,9 @@ impl View {
     /// [`StateError::SessionUsed`] if the identity is in the store, or is about to be written.
     pub(super) fn bind(&mut self, session: &AcceptedSession) -> Result<(), StateError> {
         let AcceptedSession { identity, subscriber, token, .. } = session;
+        if self.accepted.bind_last(identity, subscriber) {
+            return Ok(());
+        }
         // Every identity was read from a request, or made from one that was.
         let Some(identity) = SessionIdentity::parse(identity.as_bytes()) else { return Ok(()) };
         let bound = self.accepted.bind(identity, subscriber, session.end(), token.as_deref());

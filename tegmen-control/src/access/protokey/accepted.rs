@@ -176,6 +176,15 @@ impl Accepted {
         }
     }
 
+    /// Does the same as [`Self::bind`] if this identity was accepted last, for this subscriber, and was not bound yet.
+    /// Otherwise changes nothing and returns false. This function needs no search.
+    pub(crate) fn bind_last(&mut self, identity: &str, subscriber: &str) -> bool {
+        let is_it = |entry: &&mut Entry| {
+            !entry.is_bound && !entry.is_gone && *entry.identity == *identity && *entry.subscriber == *subscriber
+        };
+        self.entries.back_mut().filter(is_it).map(|entry| entry.is_bound = true).is_some()
+    }
+
     /// Returns true if the table contains this session identity.
     pub(crate) fn has(&self, identity: &str) -> bool {
         self.find(self.hash(identity), identity).is_some()

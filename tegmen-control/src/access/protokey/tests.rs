@@ -49,3 +49,19 @@ fn an_identity_that_was_taken_back_is_accepted_again_and_ends_by_its_later_time(
     assert_eq!((table.len(), table.has(&texts[1])), (1, false));
     assert_eq!(table.accept(identity(&texts[0]), "b", at(15)), Ok(()));
 }
+
+#[test]
+fn the_identity_that_was_accepted_last_is_bound_once_and_only_for_its_subscriber() {
+    let mut table = Accepted::new(AcceptedBounds::default());
+    let [first, last] = ["p0;AAECAwQFBgcI", "p1;AAECAwQFBgcI"];
+    assert_eq!(table.accept(identity(first), "a", at(0)), Ok(()));
+    assert_eq!(table.accept(identity(last), "a", at(0)), Ok(()));
+    assert!(!table.bind_last(first, "a"), "it is not the last");
+    assert!(!table.bind_last(last, "b"), "it belongs to another subscriber");
+    assert!(table.bind_last(last, "a"));
+    assert!(!table.bind_last(last, "a"), "it is bound already");
+    assert_eq!(table.bind(identity(last), "a", at(9), None), Err(NotAccepted::Used));
+    assert_eq!(table.bind(identity(first), "a", at(9), None), Ok(()), "the search finds it");
+    table.take_back(last);
+    assert!(!table.bind_last(last, "a"), "it is gone");
+}
