@@ -3,8 +3,9 @@
 
 use super::bodies::Share;
 use super::oscore::OscoreExchange;
+use super::per_peer::PerNumber;
 use super::reply::Reply;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tegmen::address::Address;
@@ -21,7 +22,7 @@ use tegmen::time::Instant;
 /// of its responder or of its authorization.
 #[derive(Default)]
 pub(crate) struct Deferrals {
-    open: HashMap<u64, DeferredRequest>,
+    open: PerNumber<DeferredRequest>,
     /// True if the owner calls [`Self::take_unacknowledged`] to acknowledge requests after a delay. If false, the node
     /// acknowledges them at once.
     pub(super) acknowledges_later: bool,
