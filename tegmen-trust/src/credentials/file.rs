@@ -1,6 +1,6 @@
 //! Reads the text of a credentials file.
 
-use crate::digest::{Digest, sha256};
+use crate::digest::{Digest, sha256_of};
 use crate::hex::{from_hex, to_hex};
 use crate::private;
 use crate::reading::Stamp;
@@ -150,7 +150,7 @@ impl Key {
 
 /// Returns the digest that identifies a pre-shared key.
 pub(super) fn fingerprint(key: &[u8]) -> Digest {
-    sha256(&Zeroizing::new([b"tegmen psk ".as_slice(), key].concat()))
+    sha256_of(&[b"tegmen psk ", key])
 }
 
 #[derive(Clone)]
