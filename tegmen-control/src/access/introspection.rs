@@ -341,7 +341,9 @@ impl<D: Devices> Introspection<'_, D> {
         let mut message = String::with_capacity(MESSAGE);
         // Memory takes all text.
         let _ = write!(message, "{who} asks for {asked}");
-        if let (Asked::Content(_), Some(path)) = (asked, scope.as_ref().and_then(content_path)) {
+        if matches!(asked, Asked::Content(_))
+            && let Some(path) = scope.as_ref().and_then(content_path)
+        {
             let _ = write!(message, " of {}", path.escape_debug());
         }
         let granted = match asked {
