@@ -175,8 +175,8 @@ impl<S: Store> Service<S> {
             return None;
         }
         let Outcome { reply, message, .. } = decided.outcome;
-        let record = granted(session.subscriber.clone(), message);
-        grants.push(&session, decided.now.as_micros() / 1_000_000, &record, then(made(reply), made, respond));
+        let seconds = decided.now.as_micros() / 1_000_000;
+        grants.push(session, seconds, message, then(made(reply), made, respond));
         None
     }
 

@@ -2,6 +2,7 @@
 //! all waiting session identities, makes them durable in one commit, and then writes their lines into the audit log.
 //! After this, the thread does the same for the identities that arrived meanwhile.
 
+use super::granted;
 use crate::audit::{AuditLog, NotWritten, Record, Records, Then};
 use crate::state::{AcceptedSession, ManySessions, State};
 use std::collections::VecDeque;
@@ -78,12 +79,13 @@ impl Grants {
 
     /// Adds a grant. `then` is called once on another thread: when both the session identity and the line of the log
     /// are durable, or when storing one of them has failed. `then` must return quickly. `now` is in seconds since 1970.
-    pub(super) fn push(&self, session: &AcceptedSession, now: u64, record: &Record, then: Then) {
+    /// `message` is the text of the line.
+    pub(super) fn push(&self, session: AcceptedSession, now: u64, message: String, then: Then) {
         let mut queue = self.shared.lock();
         let last = queue.waiting.pop_back_if(|batch| batch.sessions.has_room());
         let mut batch = last.unwrap_or_else(|| std::mem::take(&mut queue.spare));
-        batch.sessions.add(session);
-        batch.records.push(record, Some(then));
+        batch.sessions.add(&session);
+        batch.records.push(&granted(session.subscriber, message), Some(then));
         batch.now = now;
         queue.waiting.push_back(batch);
         queue.count = queue.count.saturating_add(1);
