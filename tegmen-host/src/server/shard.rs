@@ -206,7 +206,7 @@ impl<A: Application> Shard<A> {
                     self.receive(&sockets, &mut inbound, (&mut commands, &mut passed)).await;
                 }
                 Some(command) = commands.recv() => {
-                    self.on_command(command);
+                    self.on_command(clock::now(), command);
                     // Responses that come together are sent together.
                     self.do_some(&mut commands, &mut passed);
                 }
@@ -274,9 +274,10 @@ impl<A: Application> Shard<A> {
     /// Executes a limited number of commands, and handles a limited number of datagrams that other shards received.
     /// Without this call the commands and these datagrams would wait while other datagrams arrive continuously.
     fn do_some(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>, passed: &mut mpsc::Receiver<Passed>) {
+        let now = clock::now();
         for _ in 0..COMMANDS {
             let Ok(command) = commands.try_recv() else { break };
-            self.on_command(command);
+            self.on_command(now, command);
         }
         for _ in 0..COMMANDS {
             let Ok(passed) = passed.try_recv() else { break };

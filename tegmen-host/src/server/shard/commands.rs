@@ -1,7 +1,6 @@
 //! The commands to a shard: deferred responses, keys, and changes that observers receive.
 
 use super::Shard;
-use crate::clock;
 use crate::credentials::{IdentityKey, IdentityKeys};
 use crate::server::Application;
 use crate::server::command::{Command, FoundKey};
@@ -13,12 +12,12 @@ use tegmen::node::SendError;
 use tegmen::time::Instant;
 
 impl<A: Application> Shard<A> {
-    pub(super) fn on_command(&mut self, command: Command) {
+    pub(super) fn on_command(&mut self, now: Instant, command: Command) {
         match command {
-            Command::Respond(number, reply) => self.on_reply(number, reply),
+            Command::Respond(number, reply) => self.on_reply(now, number, reply),
             Command::Decide(number, allows) => {
                 if let Some(request) = self.coap_server.deferrals.take(number) {
-                    self.decide(request, allows);
+                    self.decide(now, request, allows);
                 }
             }
             Command::Key(FoundKey { peer, identity, found, asked }) => {
@@ -34,7 +33,7 @@ impl<A: Application> Shard<A> {
             }
             Command::Worked { peer, worked } => {
                 self.signing.ended();
-                self.on_worked(clock::now(), peer, worked);
+                self.on_worked(now, peer, worked);
                 self.sign_next();
             }
             Command::Keys(keys) => {
@@ -76,12 +75,12 @@ impl<A: Application> Shard<A> {
     pub(super) fn give_up_deferred(&mut self, now: Instant) {
         let (before, overdue) = self.coap_server.deferrals.overdue(now, self.coap_server.limits.response_timeout);
         for (number, reply) in overdue {
-            self.on_reply(number, reply);
+            self.on_reply(now, number, reply);
         }
         for (request, outcome) in self.coap_server.deferrals.take_waiting(before) {
             match outcome {
-                Outcome::Response(reply) => self.respond(request, reply),
-                Outcome::Decision(allows) => self.decide(request, allows),
+                Outcome::Response(reply) => self.respond(now, request, reply),
+                Outcome::Decision(allows) => self.decide(now, request, allows),
             }
         }
     }
@@ -98,21 +97,21 @@ impl<A: Application> Shard<A> {
     }
 
     /// Sends the deferred response to a request, unless the request already has a response.
-    fn on_reply(&mut self, number: u64, reply: Reply) {
+    fn on_reply(&mut self, now: Instant, number: u64, reply: Reply) {
         let peers = &mut self.node.endpoint.peers;
         if let Some(request) = self.coap_server.conclude(number, &reply, peers) {
-            self.respond(request, reply);
+            self.respond(now, request, reply);
         }
     }
 
     /// Handles the decision of the policy on a request.
-    fn decide(&mut self, mut request: DeferredRequest, allows: bool) {
+    fn decide(&mut self, now: Instant, mut request: DeferredRequest, allows: bool) {
         let Some((copy, share)) = self.coap_server.begin_decision(&mut request) else {
-            return self.respond(request, Reply::new(Code::SERVICE_UNAVAILABLE));
+            return self.respond(now, request, Reply::new(Code::SERVICE_UNAVAILABLE));
         };
         let peer = request.deferred.peer;
         let Self { node, environment, coap_server, outbox, .. } = self;
-        let cx = &mut environment.at(clock::now());
+        let cx = &mut environment.at(now);
         match node.decide(cx, request.deferred, &copy, allows, coap_server, outbox.draft()) {
             Ok(0) => {}
             Ok(len) => self.transmit(peer, len as u16),
@@ -126,9 +125,9 @@ impl<A: Application> Shard<A> {
     }
 
     /// Sends a deferred response.
-    fn respond(&mut self, request: DeferredRequest, reply: Reply) {
+    fn respond(&mut self, now: Instant, request: DeferredRequest, reply: Reply) {
         let Self { node, environment, coap_server, outbox, .. } = self;
-        let cx = &mut environment.at(clock::now());
+        let cx = &mut environment.at(now);
         if let Some((peer, len)) = coap_server.deferrals.respond(node, cx, request, reply, outbox.draft()) {
             self.transmit(peer, len as u16);
         }
