@@ -214,11 +214,9 @@ pub(crate) fn sender<S: Store, T>(
             Credential::SharedKey | Credential::Protokey(_) | Credential::Oscore | Credential::Edhoc => false,
         }),
         None => {
-            let name = credentials.name_of(identity.principal)?;
-            let is_stored = credentials.stored(&name) == Some(identity.principal);
             // A session of an earlier key of the device, or of an earlier device of this name, gives no right.
-            let has_key = |key: Zeroizing<Vec<u8>>| credentials.may_have_proved(identity.principal, &key);
-            view.device(&name).filter(|_| is_stored && view.session_key(&name).is_some_and(has_key))
+            let (name, digest) = credentials.stored_as(identity.principal)?;
+            view.with_session_key(&name, digest.as_ref())
         }
     };
     device.map(take)

@@ -341,7 +341,7 @@ impl<S: Store> State<S> {
                 )));
             }
             let disabled = known.device.disabled;
-            known = Known { device: Device { disabled, ..device }, secret, ..known };
+            known = known.with(Device { disabled, ..device }, secret);
         }
         if let Some(tags) = change.tags {
             known.device.party = OwnedParty::new(name, tags).map_err(StateError::Party)?;

@@ -387,6 +387,21 @@ impl Credentials {
         self.read(|shared| shared.stored.get(identity).copied())
     }
 
+    /// If a peer proved the last key of an identity whose key came from a [`KeyStore`], returns this identity and the
+    /// [digest](Self::digest_of_key) of the key. The digest is `None` if the key is not known. Returns `None` if the peer
+    /// proved something else.
+    pub fn stored_as(&self, principal: Principal) -> Option<(String, Option<Digest>)> {
+        self.read(|shared| {
+            let Who { proof: Proof::Stored(digest), name } = shared.principals.get(principal)? else { return None };
+            (shared.stored.get(name) == Some(&principal)).then(|| (name.clone(), *digest))
+        })
+    }
+
+    /// Returns the digest that identifies a pre-shared key, as [`Self::stored_as`] and [`Self::fingerprint`] do.
+    pub fn digest_of_key(key: &[u8]) -> Digest {
+        fingerprint(key)
+    }
+
     /// Returns false if the peer proved another pre-shared key than `key`. Also returns true if it is not known which
     /// key the peer proved.
     pub fn may_have_proved(&self, principal: Principal, key: &[u8]) -> bool {

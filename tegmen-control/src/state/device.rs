@@ -5,12 +5,17 @@ use crate::access::ace::cwt::LONG_KEY_LEN;
 use crate::access::introspection::{Publisher, ResourceServer};
 use crate::access::policy::OwnedParty;
 use crate::access::protokey::{MAX_PUBLISHER, Mode, Protokey, SessionIdentity};
+use crate::access::revocation::list_key;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use tegmen_base::crypto::DIGEST_LEN;
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::secret::Secret;
+use tegmen_host::credentials::Credentials;
+use tegmen_host::digest::Digest;
+use tegmen_host::provider::HostCrypto;
 use tegmen_store::store::Entry;
 use tegmen_store::{Revision, Value};
 use zeroize::Zeroizing;
@@ -174,6 +179,8 @@ impl NewDevice {
 pub(super) struct Known {
     pub(super) device: Device,
     pub(super) secret: Option<Protokey>,
+    /// The digest of [`Self::session_key`], which is computed at its first use.
+    key_digest: OnceLock<Option<Digest>>,
     /// The revision that added the device.
     pub(super) created: Revision,
     /// The revision that changed the row last.
@@ -227,7 +234,35 @@ impl Known {
         }
         let party = OwnedParty::new(name, record.tags)?;
         let device = Device { party, credential, disabled: record.disabled, address: record.address };
-        Ok(Self { device, secret, created: entry.created, changed: entry.changed })
+        let key_digest = OnceLock::new();
+        Ok(Self { device, secret, key_digest, created: entry.created, changed: entry.changed })
+    }
+
+    /// Returns the same row with another device and another secret.
+    pub(super) fn with(self, device: Device, secret: Option<Protokey>) -> Self {
+        Self { device, secret, key_digest: OnceLock::new(), ..self }
+    }
+
+    /// Returns the pre-shared key of the sessions between the server and the device, also for a disabled device.
+    /// Returns `None` if the device has no such key.
+    fn session_key(&self) -> Option<Zeroizing<Vec<u8>>> {
+        let secret = self.secret.as_ref()?.expose();
+        match self.device.credential {
+            Credential::SharedKey => Some(Zeroizing::new(secret.to_vec())),
+            Credential::Oscore | Credential::Edhoc => {
+                let mut key = Secret::<LONG_KEY_LEN>::zeroed();
+                *key.expose_mut() = secret.try_into().ok()?;
+                Some(Zeroizing::new(list_key::<HostCrypto>(&key).expose().to_vec()))
+            }
+            Credential::Certificate(_) | Credential::PublicKey(_) | Credential::Protokey(_) => None,
+        }
+    }
+
+    /// Returns true if the device has a pre-shared key for sessions with the server, and `digest` is the
+    /// [digest](Credentials::digest_of_key) of this key or is not known.
+    pub(super) fn has_session_key(&self, digest: Option<&Digest>) -> bool {
+        let own = self.key_digest.get_or_init(|| self.session_key().map(|key| Credentials::digest_of_key(&key)));
+        own.is_some_and(|own| digest.is_none_or(|digest| own == *digest))
     }
 
     /// Returns true if the device that had this name at the revision `since` is disabled now, or was removed.

@@ -10,14 +10,14 @@ use crate::access::ace::trl::{Answer, Query, TokenHash, TrlError};
 use crate::access::introspection::{Devices, Introspection, Outcome, Publisher, ResourceServer};
 use crate::access::policy::{OwnedParty, Party, Policy, TestedPolicy};
 use crate::access::protokey::{Accepted, AcceptedIdentity, NotAccepted, Protokey, SessionIdentity};
-use crate::access::revocation::{ListFull, Requester, RevocationList, list_key};
+use crate::access::revocation::{ListFull, Requester, RevocationList};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN};
 use tegmen_base::secret::Secret;
 use tegmen_base::time::Instant;
-use tegmen_host::provider::HostCrypto;
+use tegmen_host::digest::Digest;
 use tegmen_store::Revision;
 use tegmen_store::store::{Changed, Entry, MAX_OPERATIONS};
 use zeroize::Zeroizing;
@@ -313,20 +313,11 @@ impl View {
         known.secret.as_ref().filter(|_| is_shared).map(|secret| Zeroizing::new(secret.expose().to_vec()))
     }
 
-    /// Returns the pre-shared key of the sessions between the server and a device, also for a disabled device. Returns
-    /// `None` if the device has no such key.
-    pub(crate) fn session_key(&self, name: &str) -> Option<Zeroizing<Vec<u8>>> {
+    /// Returns the device of this name, also a disabled device, if it has a pre-shared key for sessions with the server,
+    /// and `digest` is the digest of this key or is not known.
+    pub(crate) fn with_session_key(&self, name: &str, digest: Option<&Digest>) -> Option<&Device> {
         let known = self.devices.known.get(name)?;
-        let secret = known.secret.as_ref()?.expose();
-        match known.device.credential {
-            Credential::SharedKey => Some(Zeroizing::new(secret.to_vec())),
-            Credential::Oscore | Credential::Edhoc => {
-                let mut key = Secret::<LONG_KEY_LEN>::zeroed();
-                *key.expose_mut() = secret.try_into().ok()?;
-                Some(Zeroizing::new(list_key::<HostCrypto>(&key).expose().to_vec()))
-            }
-            Credential::Certificate(_) | Credential::PublicKey(_) | Credential::Protokey(_) => None,
-        }
+        known.has_session_key(digest).then_some(&known.device)
     }
 
     /// Returns the key that seals tokens for the resource server of this name, if the resource server is enabled.
