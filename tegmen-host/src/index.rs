@@ -1,4 +1,5 @@
-//! An index of the peers in a table, by path or by connection id, or of the replies in an exchange pool. The index is
+//! An index of the entries of a table: of peers by path or by connection id, of the replies in an exchange pool, or of
+//! session identities. The index is
 //! one array with open addressing. So a lookup among a million entries waits for memory only once before it reads the
 //! entry. The hash maps of libraries first read their control bytes, and so wait twice.
 
@@ -6,8 +7,8 @@ use std::hash::{BuildHasher, RandomState};
 use tegmen::address::Path;
 use tegmen_accel::prefetch;
 
-/// A map from the [`Tag`] of a path, a connection id or a reply to the position of an entry in a table.
-pub(crate) struct Index {
+/// A map from the [`Tag`] of a path, a connection id, a reply or a session identity to the position of an entry in a table.
+pub struct Index {
     /// The slots of the hash table. An empty slot is zero. Any other slot contains a [`Tag`], and the position of the
     /// entry with this tag in its table, plus one.
     slots: Box<[u64]>,
@@ -17,24 +18,31 @@ pub(crate) struct Index {
 
 /// A hash under secret keys, so that an attacker cannot choose paths that collide.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Tag(u32);
+pub struct Tag(u32);
 
 impl Tag {
     /// Returns the tag for a hash of 64 bits.
-    pub(crate) const fn of(hash: u64) -> Self {
+    pub const fn of(hash: u64) -> Self {
         Self((hash >> 32) as u32)
     }
 }
 
+impl Default for Index {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Index {
-    pub(crate) fn new() -> Self {
+    /// Returns an empty index.
+    pub fn new() -> Self {
         let random = RandomState::new();
         Self { slots: vec![0; SLOTS_MIN].into(), len: 0, keys: std::array::from_fn(|i| random.hash_one(i)) }
     }
 
     /// Returns the tag of `path`.
     #[inline]
-    pub(crate) fn tag(&self, path: &Path) -> Tag {
+    pub fn tag(&self, path: &Path) -> Tag {
         let words = |ip: &[u8; 16]| {
             let both = u128::from_ne_bytes(*ip);
             (both as u64, (both >> 64) as u64)
@@ -49,7 +57,7 @@ impl Index {
     }
 
     /// Returns the tag of a connection id, of at most 20 bytes.
-    pub(crate) fn tag_of_id(&self, id: &[u8]) -> Tag {
+    pub fn tag_of_id(&self, id: &[u8]) -> Tag {
         let mut words = [0u64; 4];
         for (word, bytes) in words.iter_mut().zip(id.chunks(8)) {
             let mut padded = [0; 8];
@@ -63,21 +71,21 @@ impl Index {
 
     /// Prefetches the slot of `tag` into the cache.
     #[inline]
-    pub(crate) fn prefetch(&self, tag: Tag) {
+    pub fn prefetch(&self, tag: Tag) {
         prefetch(&self.slots[self.home(tag)]);
     }
 
     /// Returns the position that the first slot for `tag` contains. This is usually the position that the caller
     /// searches. Returns `u32::MAX` if the slot is empty.
     #[inline]
-    pub(crate) fn guess(&self, tag: Tag) -> u32 {
+    pub fn guess(&self, tag: Tag) -> u32 {
         // Zero is an empty slot.
         (self.slots[self.home(tag)] as u32).wrapping_sub(1)
     }
 
     /// Returns the position with this tag for which `is_it` returns true.
     #[inline]
-    pub(crate) fn find(&self, tag: Tag, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, tag: Tag, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.home(tag);
         loop {
             let (found, position) = taken(self.slots[at])?;
@@ -88,8 +96,8 @@ impl Index {
         }
     }
 
-    /// Adds a position. The index must not contain this position.
-    pub(crate) fn insert(&mut self, tag: Tag, position: u32) {
+    /// Adds a position below `u32::MAX`. The index must not contain this position.
+    pub fn insert(&mut self, tag: Tag, position: u32) {
         if (self.len + 1) * 4 > self.slots.len() * 3 {
             let larger = vec![0; self.slots.len() * 2].into();
             for slot in core::mem::replace(&mut self.slots, larger) {
@@ -103,7 +111,7 @@ impl Index {
     }
 
     /// Removes a position, if the index contains it.
-    pub(crate) fn remove(&mut self, tag: Tag, position: u32) {
+    pub fn remove(&mut self, tag: Tag, position: u32) {
         let mut hole = self.home(tag);
         loop {
             match taken(self.slots[hole]) {
@@ -125,14 +133,18 @@ impl Index {
         self.slots[hole] = 0;
     }
 
+    /// Returns true if the index contains no position.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Returns the number of positions in the index.
-    #[cfg(test)]
-    pub(crate) const fn len(&self) -> usize {
+    pub const fn len(&self) -> usize {
         self.len
     }
 
     /// Returns the number of bytes that the index takes on the heap.
-    pub(crate) fn heap_bytes(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         size_of_val(&*self.slots)
     }
 

@@ -36,7 +36,7 @@ pub mod exporter;
 pub mod formats;
 pub mod group;
 pub mod image;
-mod index;
+pub mod index;
 pub mod metrics;
 pub mod pcapng;
 mod prefix;

@@ -2,11 +2,11 @@
 //! a publisher's protokey. Each identity is accepted once.
 
 use super::SessionIdentity;
-use hashbrown::HashTable;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use tegmen_base::time::{Duration, Instant};
+use tegmen_host::index::{Index, Tag};
 
 /// Limits of an [`Accepted`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +28,9 @@ impl Default for AcceptedBounds {
     }
 }
 
+/// The last number of an entry. A table never has so many entries.
+const LAST: u32 = u32::MAX >> 1;
+
 /// The reason why an identity is not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotAccepted {
@@ -43,7 +46,7 @@ pub enum NotAccepted {
 }
 
 struct Entry {
-    hash: u64,
+    tag: Tag,
     identity: Box<str>,
     subscriber: Arc<str>,
     until: Instant,
@@ -51,8 +54,8 @@ struct Entry {
     token: Option<Box<[u8]>>,
     /// True if the identity is in a store, or is about to be written to a store: see [`Accepted::bind`].
     is_bound: bool,
-    /// True if [`Accepted::take_back`] removed the identity. The entry then waits for its expiry, but the hash table no
-    /// longer has it.
+    /// True if [`Accepted::take_back`] removed the identity. The entry then waits for its expiry, but the index no longer
+    /// has it.
     is_gone: bool,
 }
 
@@ -61,13 +64,6 @@ impl Entry {
         let Self { identity, subscriber, until, token, .. } = self;
         AcceptedIdentity { identity, subscriber, until: *until, token: token.as_deref() }
     }
-}
-
-/// An element of the hash table: the hash of an identity, and the number of the entry with this identity. The table can
-/// move the element without reading the identity.
-struct Place {
-    hash: u64,
-    number: u64,
 }
 
 /// A session identity that the server accepted.
@@ -89,9 +85,10 @@ pub struct Accepted {
     bounds: AcceptedBounds,
     /// The entries, in the order in which they were accepted. They expire in the same order.
     entries: VecDeque<Entry>,
-    /// The number of the first entry. Each following entry has the next number.
-    first: u64,
-    places: HashTable<Place>,
+    /// The number of the first entry. Each following entry has the next number. After [`LAST`] follows 0.
+    first: u32,
+    /// Contains the number of each entry, under the tag of its identity.
+    index: Index,
     hasher: RandomState,
     each: HashMap<Arc<str>, Each>,
 }
@@ -109,7 +106,7 @@ impl Accepted {
             bounds,
             entries: VecDeque::new(),
             first: 0,
-            places: HashTable::new(),
+            index: Index::new(),
             hasher: RandomState::new(),
             each: HashMap::new(),
         }
@@ -121,7 +118,7 @@ impl Accepted {
     /// [`NotAccepted::Full`] or [`NotAccepted::TooMany`].
     pub fn has_room(&mut self, subscriber: &str, now: Instant) -> Result<(), NotAccepted> {
         self.forget(now);
-        if self.places.len() >= self.bounds.identities {
+        if self.index.len() >= self.bounds.identities {
             return Err(NotAccepted::Full);
         }
         match self.each.get(subscriber) {
@@ -136,15 +133,15 @@ impl Accepted {
     /// [`NotAccepted`] with the reason.
     pub fn accept(&mut self, identity: SessionIdentity<'_>, subscriber: &str, now: Instant) -> Result<(), NotAccepted> {
         self.forget(now);
-        let hash = self.hash(identity.as_str());
-        if let Some(entry) = self.find(hash, identity.as_str()) {
+        let tag = self.tag(identity.as_str());
+        if let Some(entry) = self.find(tag, identity.as_str()) {
             return Err(if *entry.subscriber == *subscriber { NotAccepted::Used } else { NotAccepted::OfAnother });
         }
-        if self.places.len() >= self.bounds.identities {
+        if self.index.len() >= self.bounds.identities {
             return Err(NotAccepted::Full);
         }
         let subscriber = self.count_up(subscriber, self.bounds.each).ok_or(NotAccepted::TooMany)?;
-        self.insert((hash, identity), subscriber, now.after(self.bounds.lifetime), None, false);
+        self.insert((tag, identity), subscriber, now.after(self.bounds.lifetime), None, false);
         Ok(())
     }
 
@@ -161,8 +158,8 @@ impl Accepted {
         until: Instant,
         token: Option<&[u8]>,
     ) -> Result<(), NotAccepted> {
-        let hash = self.hash(identity.as_str());
-        match self.find_mut(hash, identity.as_str()) {
+        let tag = self.tag(identity.as_str());
+        match self.find_mut(tag, identity.as_str()) {
             None => {
                 self.remember(identity, subscriber, until, token.map(Into::into));
                 Ok(())
@@ -187,18 +184,18 @@ impl Accepted {
 
     /// Returns true if the table contains this session identity.
     pub(crate) fn has(&self, identity: &str) -> bool {
-        self.find(self.hash(identity), identity).is_some()
+        self.find(self.tag(identity), identity).is_some()
     }
 
     /// Returns the entry of this identity if it was accepted for this subscriber and has not expired.
     pub fn of_subscriber(&self, identity: &str, subscriber: &str, now: Instant) -> Option<AcceptedIdentity<'_>> {
-        let entry = self.find(self.hash(identity), identity)?;
+        let entry = self.find(self.tag(identity), identity)?;
         (*entry.subscriber == *subscriber && now < entry.until).then(|| entry.shown())
     }
 
     /// Adds the hash of the access token to an identity.
     pub(crate) fn set_token(&mut self, identity: &str, token: &[u8]) {
-        if let Some(entry) = self.find_mut(self.hash(identity), identity) {
+        if let Some(entry) = self.find_mut(self.tag(identity), identity) {
             entry.token = Some(token.into());
         }
     }
@@ -213,72 +210,63 @@ impl Accepted {
         until: Instant,
         token: Option<Box<[u8]>>,
     ) {
-        let hash = self.hash(identity.as_str());
-        if self.find(hash, identity.as_str()).is_none()
+        let tag = self.tag(identity.as_str());
+        if self.find(tag, identity.as_str()).is_none()
             && let Some(subscriber) = self.count_up(subscriber, usize::MAX)
         {
-            self.insert((hash, identity), subscriber, until, token, true);
+            self.insert((tag, identity), subscriber, until, token, true);
         }
     }
 
-    fn hash(&self, identity: &str) -> u64 {
-        self.hasher.hash_one(identity)
+    fn tag(&self, identity: &str) -> Tag {
+        Tag::of(self.hasher.hash_one(identity))
     }
 
-    fn place_of(&self, hash: u64, identity: &str) -> Option<&Place> {
-        self.places.find(hash, |place| {
-            place.hash == hash && self.entry(place.number).is_some_and(|entry| *entry.identity == *identity)
-        })
+    fn number(&self, tag: Tag, identity: &str) -> Option<u32> {
+        self.index.find(tag, |number| self.entry(number).is_some_and(|entry| *entry.identity == *identity))
     }
 
     /// Returns the position of the entry with this number.
-    fn position(&self, number: u64) -> usize {
-        usize::try_from(number.wrapping_sub(self.first)).unwrap_or(usize::MAX)
+    const fn position(&self, number: u32) -> usize {
+        (number.wrapping_sub(self.first) & LAST) as usize
     }
 
-    fn entry(&self, number: u64) -> Option<&Entry> {
+    fn entry(&self, number: u32) -> Option<&Entry> {
         self.entries.get(self.position(number))
     }
 
-    fn find(&self, hash: u64, identity: &str) -> Option<&Entry> {
-        self.entry(self.place_of(hash, identity)?.number)
+    fn find(&self, tag: Tag, identity: &str) -> Option<&Entry> {
+        self.entry(self.number(tag, identity)?)
     }
 
-    fn find_mut(&mut self, hash: u64, identity: &str) -> Option<&mut Entry> {
-        let position = self.position(self.place_of(hash, identity)?.number);
+    fn find_mut(&mut self, tag: Tag, identity: &str) -> Option<&mut Entry> {
+        let position = self.position(self.number(tag, identity)?);
         self.entries.get_mut(position)
     }
 
     fn insert(
         &mut self,
-        (hash, identity): (u64, SessionIdentity<'_>),
+        (tag, identity): (Tag, SessionIdentity<'_>),
         subscriber: Arc<str>,
         until: Instant,
         token: Option<Box<[u8]>>,
         is_bound: bool,
     ) {
-        let number = self.first.wrapping_add(self.entries.len() as u64);
-        self.places.insert_unique(hash, Place { hash, number }, |place| place.hash);
+        self.index.insert(tag, self.first.wrapping_add(self.entries.len() as u32) & LAST);
         let identity = identity.as_str().into();
-        self.entries.push_back(Entry { hash, identity, subscriber, until, token, is_bound, is_gone: false });
+        self.entries.push_back(Entry { tag, identity, subscriber, until, token, is_bound, is_gone: false });
     }
 
     /// Removes an identity that was accepted, but whose key no peer received.
     pub(crate) fn take_back(&mut self, identity: &str) {
-        let hash = self.hash(identity);
-        let Some(number) = self.place_of(hash, identity).map(|place| place.number) else { return };
-        self.vacate(hash, number);
+        let tag = self.tag(identity);
+        let Some(number) = self.number(tag, identity) else { return };
+        self.index.remove(tag, number);
         let position = self.position(number);
         if let Some(entry) = self.entries.get_mut(position) {
             entry.is_gone = true;
             let subscriber = Arc::clone(&entry.subscriber);
             self.count_down(&subscriber);
-        }
-    }
-
-    fn vacate(&mut self, hash: u64, number: u64) {
-        if let Ok(place) = self.places.find_entry(hash, |place| place.number == number) {
-            place.remove();
         }
     }
 
@@ -318,21 +306,20 @@ impl Accepted {
 
     /// Returns the number of session identities in the table.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.index.len()
     }
 
     /// Returns true if the table contains no identity.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.index.is_empty()
     }
 
     fn forget(&mut self, now: Instant) {
-        while let Some(Entry { hash, subscriber, is_gone, .. }) = self.entries.pop_front_if(|entry| entry.until <= now)
-        {
+        while let Some(Entry { tag, subscriber, is_gone, .. }) = self.entries.pop_front_if(|entry| entry.until <= now) {
             let number = self.first;
-            self.first = number.wrapping_add(1);
+            self.first = number.wrapping_add(1) & LAST;
             if !is_gone {
-                self.vacate(hash, number);
+                self.index.remove(tag, number);
                 self.count_down(&subscriber);
             }
         }
