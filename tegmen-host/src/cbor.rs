@@ -221,7 +221,7 @@ pub const fn is_integer(datatype: Type) -> bool {
 }
 
 /// Initial capacity of a buffer in bytes, which is enough for most messages.
-const FIRST: usize = 256;
+const FIRST: usize = 120;
 
 /// The bytes of a message that is being written, which are wiped on drop. When the bytes outgrow their buffer, [`Sink`]
 /// wipes the old buffer.
