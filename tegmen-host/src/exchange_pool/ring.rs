@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 
 /// Size of a segment, in bytes. A record (a reply with its header) is always within one segment.
 pub(super) const SEGMENT: usize = 16 << 10;
+/// Number of segments whose memory is allocated together. Fewer and larger allocations cost less, and the system supplies
+/// memory only for the pages that are used.
+const BLOCK: usize = 16;
 /// Records begin at multiples of this many bytes.
 const UNIT: usize = 8;
 /// Length of the header before the reply in a record, in bytes.
@@ -50,7 +53,10 @@ impl Header {
 
 /// The segments of a pool.
 pub(super) struct Segments {
-    all: Vec<Box<[u8]>>,
+    /// The memory of the segments, [`BLOCK`] segments in each element.
+    blocks: Vec<Box<[u8]>>,
+    /// The number of segments that were used at least once.
+    used: usize,
     /// The segments that belong to no ring.
     free: Vec<u32>,
     /// Maximum number of segments.
@@ -59,7 +65,7 @@ pub(super) struct Segments {
 
 impl Segments {
     pub(super) fn new(limit: usize) -> Self {
-        Self { all: Vec::new(), free: Vec::new(), limit }
+        Self { blocks: Vec::new(), used: 0, free: Vec::new(), limit }
     }
 
     pub(super) fn limit(&self) -> usize {
@@ -70,37 +76,52 @@ impl Segments {
         if let Some(number) = self.free.pop() {
             return Some(number);
         }
-        if self.all.len() >= self.limit {
+        let number = self.used;
+        if number >= self.limit {
             return None;
         }
-        self.all.push(vec![0; SEGMENT].into());
-        Some((self.all.len() - 1) as u32)
+        if number == self.blocks.len() * BLOCK {
+            self.blocks.push(vec![0; BLOCK * SEGMENT].into());
+        }
+        self.used += 1;
+        Some(number as u32)
+    }
+
+    fn get(&self, segment: u32) -> Option<&[u8]> {
+        let (block, start) = (segment as usize / BLOCK, segment as usize % BLOCK * SEGMENT);
+        self.blocks.get(block)?.get(start..start + SEGMENT)
+    }
+
+    fn get_mut(&mut self, segment: u32) -> Option<&mut [u8]> {
+        let (block, start) = (segment as usize / BLOCK, segment as usize % BLOCK * SEGMENT);
+        self.blocks.get_mut(block)?.get_mut(start..start + SEGMENT)
     }
 
     #[inline]
     pub(super) fn header(&self, position: Position) -> Option<Header> {
-        let (segment, at) = place(position);
-        let header = Header::read(self.all.get(segment)?.get(at..)?.first_chunk()?);
+        let (block, at) = place(position);
+        let header = Header::read(self.blocks.get(block)?.get(at..)?.first_chunk()?);
         (header.owner != 0).then_some(header)
     }
 
     #[inline]
     pub(super) fn reply(&self, position: Position, header: &Header) -> &[u8] {
-        let (segment, at) = place(position);
-        let record = self.all.get(segment).and_then(|segment| segment.get(at + HEADER..));
+        let (block, at) = place(position);
+        let record = self.blocks.get(block).and_then(|block| block.get(at + HEADER..));
         record.and_then(|record| record.get(..header.len.into())).unwrap_or(&[])
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        self.all.len() * SEGMENT
-            + self.all.capacity() * size_of::<Box<[u8]>>()
+        self.blocks.len() * BLOCK * SEGMENT
+            + self.blocks.capacity() * size_of::<Box<[u8]>>()
             + self.free.capacity() * size_of::<u32>()
     }
 }
 
-/// Returns the index of the segment of a record, and the offset in the segment at which the record begins.
+/// Returns the index of the block of a record, and the offset in the block at which the record begins.
 const fn place(position: Position) -> (usize, usize) {
-    (position as usize / (SEGMENT / UNIT), position as usize % (SEGMENT / UNIT) * UNIT)
+    const POSITIONS: usize = BLOCK * SEGMENT / UNIT;
+    (position as usize / POSITIONS, position as usize % POSITIONS * UNIT)
 }
 
 const fn position(segment: u32, at: usize) -> Position {
@@ -148,7 +169,7 @@ impl Ring {
     /// Adds a record, and returns its position. Returns `None` if the last segment has no space for the record.
     pub(super) fn push(&mut self, segments: &mut Segments, header: Header, reply: &[u8]) -> Option<Position> {
         let number = *self.segments.back()?;
-        let room = segments.all.get_mut(number as usize)?.get_mut(self.end..)?;
+        let room = segments.get_mut(number)?.get_mut(self.end..)?;
         let (head, body) = room.split_first_chunk_mut::<HEADER>()?;
         body.get_mut(..reply.len())?.copy_from_slice(reply);
         *head = header.bytes();
@@ -166,7 +187,7 @@ impl Ring {
         mut goes: impl FnMut(Position, &Header) -> bool,
     ) -> bool {
         let Some(&number) = self.segments.front() else { return false };
-        let Some(segment) = segments.all.get(number as usize) else { return false };
+        let Some(segment) = segments.get(number) else { return false };
         let end = if self.segments.len() == 1 { self.end } else { SEGMENT };
         for _ in 0..most {
             let header = segment.get(self.first..end).and_then(|rest| rest.first_chunk()).map(Header::read);
@@ -187,7 +208,7 @@ impl Ring {
 
 /// Writes a mark after the last record of a segment, at the offset `at`.
 fn end_here(segments: &mut Segments, number: u32, at: usize) {
-    if let Some(mark) = segments.all.get_mut(number as usize).and_then(|segment| segment.get_mut(at..at + 4)) {
+    if let Some(mark) = segments.get_mut(number).and_then(|segment| segment.get_mut(at..at + 4)) {
         mark.fill(0);
     }
 }
