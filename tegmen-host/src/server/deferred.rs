@@ -5,6 +5,7 @@ use super::bodies::Share;
 use super::oscore::OscoreExchange;
 use super::per_peer::PerNumber;
 use super::reply::Reply;
+use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,9 @@ use tegmen::time::Instant;
 /// of its responder or of its authorization.
 #[derive(Default)]
 pub(crate) struct Deferrals {
-    open: PerNumber<DeferredRequest>,
+    open: Slab<(u64, DeferredRequest)>,
+    /// The place of each request in `open`.
+    places: PerNumber<usize>,
     /// True if the owner calls [`Self::take_unacknowledged`] to acknowledge requests after a delay. If false, the node
     /// acknowledges them at once.
     pub(super) acknowledges_later: bool,
@@ -39,14 +42,15 @@ impl Deferrals {
         if self.acknowledges_later {
             self.unacknowledged.push_back((request.at.after(ACKNOWLEDGE_WITHIN), number));
         }
-        self.open.insert(number, request);
+        let place = self.open.insert((number, request));
+        self.places.insert(number, place);
     }
 
     /// Returns the time at which the next request without a response has to be acknowledged; `None` if there is no such
     /// request.
     pub(super) fn next_acknowledgement(&mut self) -> Option<Instant> {
         while let Some((by, number)) = self.unacknowledged.front() {
-            if self.open.contains_key(number) {
+            if self.places.contains_key(number) {
                 return Some(*by);
             }
             self.unacknowledged.pop_front();
@@ -58,12 +62,14 @@ impl Deferrals {
     pub(super) fn take_unacknowledged(&mut self, now: Instant) -> Option<&mut DeferredRequest> {
         self.next_acknowledgement().filter(|by| *by <= now)?;
         let (_, number) = self.unacknowledged.pop_front()?;
-        self.open.get_mut(&number)
+        let (_, request) = self.open.get_mut(*self.places.get(&number)?)?;
+        Some(request)
     }
 
     /// Removes and returns the request of a responder. Returns `None` if the request already has a response.
     pub(crate) fn take(&mut self, number: u64) -> Option<DeferredRequest> {
-        self.open.remove(&number)
+        let place = self.places.remove(&number)?;
+        Some(self.open.remove(place).1)
     }
 
     /// Returns first the time that is `timeout` before `now`, and then the number of each responder whose request came
@@ -79,11 +85,8 @@ impl Deferrals {
             Reply::new(Code::SERVICE_UNAVAILABLE).because(cause)
         };
         let is_overdue = |request: &DeferredRequest| before.is_some_and(|before| request.at <= before);
-        let overdue = self
-            .open
-            .iter()
-            .filter(|(_, request)| is_overdue(request))
-            .map(|(number, request)| (*number, late(request)));
+        let open = self.open.iter().map(|(_, open)| open);
+        let overdue = open.filter(|(_, request)| is_overdue(request)).map(|(number, request)| (*number, late(request)));
         (before.unwrap_or(Instant::AT_ONCE), overdue.collect())
     }
 
@@ -138,7 +141,13 @@ impl Deferrals {
 
     /// Removes the requests of peers that no longer exist.
     pub(crate) fn retain_peers(&mut self, mut is_there: impl FnMut(PeerId) -> bool) {
-        self.open.retain(|_, request| is_there(request.deferred.peer));
+        self.open.retain(|_, (number, request)| {
+            let stays = is_there(request.deferred.peer);
+            if !stays {
+                self.places.remove(number);
+            }
+            stays
+        });
         self.waiting.retain(|(request, _)| is_there(request.deferred.peer));
     }
 
