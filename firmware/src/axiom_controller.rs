@@ -23,8 +23,8 @@ pub struct Controller<'k> {
     keys: Keys<'k>,
 }
 
-/// The resource from which a member gets its keys. The second value is the payload of the last report of a clash; `None`
-/// if the controller has received none.
+/// The resource from which a member gets its keys. The second value is the payload of a report of a clash, until
+/// [`Controller::take_report`] takes it. Meanwhile the controller refuses further reports with 5.03.
 struct Keys<'k>(&'k [u8], Option<[u8; REPORT_LEN]>);
 
 impl<'k> Controller<'k> {
@@ -43,7 +43,7 @@ impl<'k> Controller<'k> {
         self.keys.0 = keys;
     }
 
-    /// Takes the payload of the last report of a clash; `None` if the controller has received none since the last call.
+    /// Takes the payload of a report of a clash; `None` if the controller has received none since the last call.
     pub const fn take_report(&mut self) -> Option<[u8; REPORT_LEN]> {
         self.keys.1.take()
     }
@@ -93,6 +93,9 @@ impl Handler for Keys<'_> {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let message = request.message();
         if message.path_is(CLASH_PATH) && message.code() == Code::POST {
+            if self.1.is_some() {
+                return Err(Code::SERVICE_UNAVAILABLE);
+            }
             self.1 = message.payload().try_into().ok();
             response.set_code(Code::CHANGED);
             return Ok(());

@@ -1,6 +1,7 @@
 //! A member that joins a protected group over a session with the controller (RFC 9594 over DTLS), and is then a
 //! listener. If the member misses a rekey message, it requests its keys over a session. If it receives requests of two
-//! members with one SenderID, it reports this to the controller over the session.
+//! members with one SenderID, it reports this to the controller over the session. It repeats the report at longer and
+//! longer intervals until the controller answers it.
 
 use super::Provider;
 use super::axiom_keys::{parse, write_join};
@@ -17,7 +18,7 @@ use tegmen::endpoint::{Endpoint, Event, PeerArray};
 use tegmen::identity::{PeerId, Principal, SenderId};
 use tegmen::node::{self, Node, Reply, RequestHead};
 use tegmen::oscore::OpenedRequest;
-use tegmen::time::{Duration, Instant};
+use tegmen::time::Instant;
 use tegmen_flash::{Flash, Kept};
 
 /// A member that joins the group over a session.
@@ -45,25 +46,37 @@ struct Keys<F> {
     parts: Option<Parts<F>>,
     listener: Option<Listener<F, Clashes>>,
     are_current: bool,
+    /// The number of times that the interval before the next report is doubled.
+    doublings: u8,
+    /// True if the last request got no answer in time. The controller may have lost the session.
+    is_unanswered: bool,
 }
 
-/// The last clash of the listener that the member has not reported: the payload of the report, which is an array of CBOR
-/// with the epoch and the SenderID. The listener protects its responses with the keys of the group.
+/// The last clash of the listener that the controller has not answered. The listener protects its responses with the
+/// keys of the group.
 #[derive(Default)]
-pub struct Clashes(Option<[u8; REPORT_LEN]>);
+pub struct Clashes {
+    /// The payload of the report, which is an array of CBOR with the epoch and the SenderID.
+    report: Option<[u8; REPORT_LEN]>,
+    /// True if the last request of the member is this report.
+    is_sent: bool,
+}
 
 impl Clashes {
     /// Returns the clash of the epoch `epoch`. Forgets a clash of another epoch, whose keys are not in use any more.
-    fn of(&mut self, epoch: u16) -> &mut Option<[u8; REPORT_LEN]> {
-        self.0 = self.0.filter(|[_, _, high, low, ..]| [*high, *low] == epoch.to_be_bytes());
-        &mut self.0
+    fn of(&mut self, epoch: u16) -> Option<[u8; REPORT_LEN]> {
+        self.report = self.report.filter(|[_, _, high, low, ..]| [*high, *low] == epoch.to_be_bytes());
+        self.report
     }
 }
 
 impl Responses for Clashes {
     fn on_clash(&mut self, epoch: u16, sender: SenderId) {
         let [high, low] = epoch.to_be_bytes();
-        self.0 = Some([ARRAY_OF_2, IN_2_BYTES, high, low, IN_1_BYTE, sender.number()]);
+        let report = Some([ARRAY_OF_2, IN_2_BYTES, high, low, IN_1_BYTE, sender.number()]);
+        // The answer to an earlier report does not end another clash.
+        self.is_sent &= report == self.report;
+        self.report = report;
     }
 }
 
@@ -78,7 +91,7 @@ impl<F: Flash> GroupMember<F> {
         let config = Config { mtu: OUT_LEN as u16, ..Config::default() };
         let endpoint = Endpoint::new(&mut environment.at(now), Table::new(), config);
         let node = Node::with_features(endpoint, Default::default(), ());
-        let keys = Keys { parts: Some(parts), listener: None, are_current: false };
+        let keys = Keys { parts: Some(parts), listener: None, are_current: false, doublings: 0, is_unanswered: false };
         Self { node, environment, controller, session: Session::None, due: now, keys }
     }
 
@@ -92,7 +105,11 @@ impl<F: Flash> GroupMember<F> {
     pub fn handle(&mut self, now: Instant, path: &Path, datagram: &mut [u8], out: &mut [u8; OUT_LEN]) -> usize {
         if path.local.ip != self.controller.local.ip || is_rekey_message(datagram) {
             let missed = self.keys.listener.as_mut().is_some_and(|listener| listener.take(now, &path.remote, datagram));
-            self.keys.are_current &= !missed;
+            if missed {
+                self.keys.are_current = false;
+                // A repeated report may have a longer interval.
+                self.due = self.due.min(now.after_millis(INTERVAL));
+            }
             return 0;
         }
         let mut records = Records::new(datagram);
@@ -125,17 +142,30 @@ impl<F: Flash> GroupMember<F> {
     }
 
     /// Requests keys if the member has no current keys. Otherwise reports a clash if there is one. Opens the session for
-    /// the request. Returns the length of the request.
+    /// the request. Returns the length of the request. The interval before the next report of a clash doubles with each
+    /// call that sends a report or opens a session for it.
     fn ask(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<usize> {
-        let Keys { listener, are_current, .. } = &mut self.keys;
-        let joins = listener.is_none();
-        let current = listener.as_mut().filter(|_| *are_current);
-        let clash = current.map(|listener| listener.responses.of(listener.group.epoch()));
-        let is_silent = *are_current && clash.as_ref().is_none_or(|clash| clash.is_none());
-        if is_silent || now < self.due {
+        let Keys { listener, are_current, doublings, is_unanswered, .. } = &mut self.keys;
+        if let Session::Open(peer) = self.session
+            && core::mem::take(is_unanswered)
+        {
+            self.node.endpoint.close(peer);
+            self.session = Session::None;
             return None;
         }
-        self.due = now.after(INTERVAL);
+        let joins = listener.is_none();
+        let current = listener.as_mut().filter(|_| *are_current);
+        let report = current.and_then(|listener| listener.responses.of(listener.group.epoch()));
+        if *are_current && report.is_none() || now < self.due {
+            return None;
+        }
+        if report.is_none() {
+            *doublings = 0;
+        }
+        self.due = now.after_millis(INTERVAL << *doublings);
+        if report.is_some() {
+            *doublings = DOUBLINGS_MAX.min(*doublings + 1);
+        }
         let cx = &mut self.environment.at(now);
         match self.session {
             Session::None => {
@@ -145,7 +175,6 @@ impl<F: Flash> GroupMember<F> {
             }
             Session::Opening => None,
             Session::Open(peer) => {
-                let report = clash.and_then(Option::take);
                 let own = &self.controller.local.ip;
                 let write = |request: &mut Builder<'_, '_>| {
                     request.path(if report.is_some() { CLASH_PATH } else { PATH })?;
@@ -162,7 +191,11 @@ impl<F: Flash> GroupMember<F> {
                     request.payload(writer.written())
                 };
                 let head = RequestHead::new(if joins || report.is_some() { Code::POST } else { Code::GET });
-                self.node.request(cx, peer, head, write, out).ok().map(|(_, len)| len)
+                let (_, len) = self.node.request(cx, peer, head, write, out).ok()?;
+                if let Some(listener) = listener {
+                    listener.responses.is_sent = report.is_some();
+                }
+                Some(len)
             }
         }
     }
@@ -190,7 +223,18 @@ impl<F: Flash> GroupMember<F> {
 
 impl<F: Flash, X: OpenedRequest> node::Application<X> for Keys<F> {
     fn on_reply(&mut self, _: PeerId, _: RequestId, reply: Reply<'_>) {
+        self.is_unanswered = matches!(reply, Reply::TimedOut);
         let Reply::Response(response) = reply else { return };
+        if let Some(Listener { responses, .. }) = &mut self.listener
+            && responses.is_sent
+        {
+            // A controller that is busy answers the same report later.
+            if response.code().class() != 5 && response.code() != Code::TOO_MANY_REQUESTS {
+                *responses = Clashes::default();
+                self.doublings = 0;
+            }
+            return;
+        }
         let Some(keys) = parse(response.payload()).filter(|_| response.code().is_success()) else { return };
         match &mut self.listener {
             Some(listener) => self.are_current = listener.group.catch_up(&keys).is_some(),
@@ -228,6 +272,8 @@ const ARRAY_OF_2: u8 = 0x82;
 const IN_2_BYTES: u8 = 0x19;
 const IN_1_BYTE: u8 = 0x18;
 const THE_CONTROLLER: Principal = Principal(2);
-/// Minimum time between two requests for keys. A peer without a valid key can cause such requests, and this time limits
-/// their number.
-const INTERVAL: Duration = Duration::from_secs(60);
+/// Minimum time between two requests in milliseconds. A peer without a valid key can cause requests for keys, and this
+/// time limits their number.
+const INTERVAL: u32 = 60_000;
+/// Maximum number of times that the interval between two reports of one clash is doubled. So it is at most 8 minutes.
+const DOUBLINGS_MAX: u8 = 3;

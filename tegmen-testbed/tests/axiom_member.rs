@@ -278,6 +278,84 @@ fn a_member_reports_two_senders_with_one_sender_id_and_no_replay() {
 }
 
 #[test]
+fn a_report_that_the_controller_refuses_is_repeated_at_longer_intervals() {
+    let mut joining = start(&Pages::written());
+    let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &axiom_datagrams::KEYS);
+    speak(&mut joining, &mut controller, NOW);
+    to_group(&mut joining, NOW, &axiom_datagrams::REQUEST);
+    response(&mut joining, NOW).unwrap();
+    let mut now = NOW.after_millis(61_000);
+    // The controller accepts a report, and refuses the next one with 5.03.
+    for _ in 0..2 {
+        to_group(&mut joining, now, &request_of_copy());
+        assert_eq!(speak(&mut joining, &mut controller, now), 1);
+        now = now.after_millis(61_000);
+    }
+    let mut times = Vec::new();
+    for second in 0..1500 {
+        if speak(&mut joining, &mut controller, now) > 0 {
+            times.push(second);
+        }
+        now = now.after_millis(1000);
+    }
+    assert_eq!(times, [0, 120, 360, 840, 1320]);
+    assert!(controller.take_report().is_some());
+    now = now.after_millis(480_000);
+    assert_eq!(speak(&mut joining, &mut controller, now), 1);
+    assert_eq!(controller.take_report(), Some([0x82, 0x19, 0, 1, 0x18, 7]));
+    // The report is answered, and the next one has the shortest interval again.
+    assert_eq!(speak(&mut joining, &mut controller, now.after_millis(960_000)), 0);
+    to_group(&mut joining, now, &request_of_copy());
+    now = now.after_millis(481_000);
+    assert_eq!(speak(&mut joining, &mut controller, now), 1);
+    to_group(&mut joining, now, &request_of_copy());
+    assert_eq!(speak(&mut joining, &mut controller, now.after_millis(61_000)), 1);
+}
+
+#[test]
+fn a_refused_report_does_not_delay_a_request_for_keys_for_long() {
+    let mut joining = start(&Pages::written());
+    let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &axiom_datagrams::KEYS);
+    speak(&mut joining, &mut controller, NOW);
+    to_group(&mut joining, NOW, &axiom_datagrams::REQUEST);
+    response(&mut joining, NOW).unwrap();
+    let mut now = NOW;
+    for interval in [61_000, 61_000, 61_000, 121_000, 241_000] {
+        now = now.after_millis(interval);
+        to_group(&mut joining, now, &request_of_copy());
+        assert_eq!(speak(&mut joining, &mut controller, now), 1);
+    }
+    // The next report is due after 8 minutes.
+    let mut of_epoch_3 = axiom_datagrams::EPOCH_MESSAGE;
+    of_epoch_3[2] = 3;
+    to_group(&mut joining, now, &of_epoch_3);
+    assert_eq!(speak(&mut joining, &mut controller, now.after_millis(59_000)), 0);
+    assert_eq!(speak(&mut joining, &mut controller, now.after_millis(61_000)), 1);
+}
+
+#[test]
+fn a_report_reaches_a_controller_that_could_not_be_reached_and_has_lost_the_session() {
+    let mut joining = start(&Pages::written());
+    let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &axiom_datagrams::KEYS);
+    speak(&mut joining, &mut controller, NOW);
+    to_group(&mut joining, NOW, &axiom_datagrams::REQUEST);
+    response(&mut joining, NOW).unwrap();
+    let mut now = NOW.after_millis(61_000);
+    to_group(&mut joining, now, &request_of_copy());
+    // All datagrams of the member are lost for longer than a request waits for its answer.
+    for _ in 0..300 {
+        while joining.poll(now, &mut [0; OUT_LEN]).is_some() {}
+        now = now.after_millis(1000);
+    }
+    let mut restarted = Controller::new(now, Provider::new([5; 32]), TO_CONTROLLER, &axiom_datagrams::KEYS);
+    for _ in 0..1200 {
+        speak(&mut joining, &mut restarted, now);
+        now = now.after_millis(1000);
+    }
+    assert_eq!(restarted.take_report(), Some([0x82, 0x19, 0, 1, 0x18, 7]));
+}
+
+#[test]
 fn a_member_without_current_keys_asks_for_them_before_it_reports() {
     let (first, later) = (keys(&listener(), 1, 2).encode(), keys(&listener(), 3, 4).encode());
     let mut joining = start(&Pages::written());
