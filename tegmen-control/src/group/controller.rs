@@ -9,6 +9,7 @@
 
 mod admissions;
 mod clashes;
+mod gathering;
 mod group_ids;
 mod manager;
 
@@ -155,18 +156,22 @@ pub struct Controller<S, C = HostCrypto> {
     /// GroupID, so it chooses one GroupID at a time.
     group_ids: tokio::sync::Mutex<bool>,
     outbox: Option<Outbox>,
+    gathering: gathering::Gathering,
 }
 
 /// The entry of a group in the memory of the controller.
 #[derive(Default)]
 struct Place {
-    /// The lock of the calls that change the group or read its rows: one call at a time. A call that also locks `group`
-    /// locks `turn` first.
+    /// The lock of the calls that change the group or read its rows: one call at a time. A call that also locks `admits`
+    /// locks it first, and a call that also locks `group` locks `turn` first.
     turn: tokio::sync::Mutex<()>,
     /// The group; `None` if it is not loaded. Only a call that has the `turn` changes a loaded group. A change does not
     /// hold this lock while it waits for the store, so calls that only need the group in memory do not wait.
     group: tokio::sync::Mutex<Option<Group>>,
     waiting: admissions::Waiting,
+    /// The lock of the call that admits the members in `waiting`. Other calls for the group may lock `turn` while this
+    /// call waits for further members.
+    admits: tokio::sync::Mutex<()>,
 }
 
 /// The lock of the calls that change a group or read its rows.
@@ -210,7 +215,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Makes a controller as [`Self::new`] does, with the cryptographic provider `crypto`.
     pub fn with(store: S, signer: Option<Arc<dyn Signer>>, crypto: C) -> Self {
         let group_ids = tokio::sync::Mutex::default();
-        Self { store, signer, crypto: Mutex::new(crypto), groups: Mutex::default(), group_ids, outbox: None }
+        let (crypto, gathering) = (Mutex::new(crypto), Default::default());
+        Self { store, signer, crypto, groups: Mutex::default(), group_ids, outbox: None, gathering }
     }
 
     /// Adds an outbox to the controller. The controller puts the messages of each change into this outbox, and
@@ -684,7 +690,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             epoch,
             chain,
             secret,
-            randoms: group.tree.randoms::<C>(),
+            randoms: *group.tree.randoms(),
             leaf,
             path,
             controller: self.signer.as_ref().map(|signer| signer.public_key().to_vec()),
@@ -844,7 +850,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Returns the group with all changes that the store has now.
     async fn current<'p>(&self, place: &'p mut Option<Group>, name: &str) -> Result<&'p mut Group, GroupError> {
         if let Some(group) = place.as_mut() {
-            match self.follow(group).await {
+            match Box::pin(self.follow(group)).await {
                 Ok(()) => {}
                 // It is read again: history is gone, or there may be another group of this name.
                 Err(GroupError::Store(StoreError::Compacted { .. }) | GroupError::NoGroup(_)) => *place = None,
@@ -869,7 +875,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Returns the group from memory. Loads the group from the store first if it is not in memory.
     async fn loaded<'p>(&self, place: &'p mut Option<Group>, name: &str) -> Result<&'p mut Group, GroupError> {
         if place.is_none() {
-            *place = Some(self.load(name).await?);
+            // Few calls load a group, and the future is large.
+            *place = Some(Box::pin(self.load(name)).await?);
         }
         place.as_mut().ok_or_else(|| GroupError::NoGroup(name.to_owned()))
     }

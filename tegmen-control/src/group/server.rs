@@ -486,13 +486,13 @@ impl<S: Store> GroupServer<S> {
         }
         let controller = &self.controller;
         let (rekeying, code) = match controller.add(group, new).await {
-            Err(GroupError::MemberTaken { .. }) => (controller.admit(group, new).await?, Code::CHANGED),
+            Err(GroupError::MemberTaken { .. }) => (Box::pin(controller.admit(group, new)).await?, Code::CHANGED),
             added => (added?, Code::CREATED),
         };
         self.changed(group, &rekeying, format!("{who} joined the group {group}"));
         // The controller did not evict a device that was disabled during the join, because it was not a member yet.
         if self.authority.client(&identity).as_deref() != Some(who) {
-            let rekeying = controller.evict(group, who).await?;
+            let rekeying = Box::pin(controller.evict(group, who)).await?;
             self.changed(
                 group,
                 &rekeying,
@@ -503,16 +503,18 @@ impl<S: Store> GroupServer<S> {
         Ok(Ok((code, rekeying.epoch)))
     }
 
+    /// Answers a request. Many devices may join an Axiom group at the same time, so the futures of their requests do not
+    /// have the size of the large futures of other requests.
     async fn answer(&self, (who, identity): Peer<'_>, group: &str, asked: Asked) -> Result<Reply, GroupError> {
         let controller = &self.controller;
         match asked {
             Asked::Join(join, address) => self.ask_to_join((who, identity), group, (join, address)).await,
-            Asked::OscoreJoin(join) => self.ask_to_join_oscore((who, identity), group, join).await,
+            Asked::OscoreJoin(join) => Box::pin(self.ask_to_join_oscore((who, identity), group, join)).await,
             Asked::Demand => match controller.config(group).await?.protocol {
                 Protocol::Axiom => Ok(Reply::new(self.malformed(who, group, &"the request to join is empty"))),
                 Protocol::Oscore => self.demand(who, group).await,
             },
-            Asked::Creds(payload) => self.creds(who, group, &payload).await,
+            Asked::Creds(payload) => Box::pin(self.creds(who, group, &payload)).await,
             Asked::Keys { node } => {
                 let is_ours = |leaf: u32| node.as_ref().is_none_or(|node| *node == leaf.to_string());
                 let (leaf, encoded) = match controller.config(group).await?.protocol {
@@ -568,13 +570,13 @@ impl<S: Store> GroupServer<S> {
                 let stale: Vec<minicbor::bytes::ByteVec> = stale.into_iter().map(Into::into).collect();
                 Ok(Reply::content(CBOR, minicbor::to_vec(stale).unwrap_or_default()))
             }
-            Asked::Clash(clash) => self.end_clash(who, group, clash).await,
-            Asked::NewSenderId { node } => self.new_sender_id(who, group, &node).await,
+            Asked::Clash(clash) => Box::pin(self.end_clash(who, group, clash)).await,
+            Asked::NewSenderId { node } => Box::pin(self.new_sender_id(who, group, &node)).await,
             Asked::Leave { node } => {
                 if controller.node(group, who).await?.to_string() != node {
                     return Ok(Reply::new(Code::FORBIDDEN));
                 }
-                let rekeying = controller.evict(group, who).await?;
+                let rekeying = Box::pin(controller.evict(group, who)).await?;
                 self.changed(group, &rekeying, format!("{who} left the group {group}"));
                 Ok(Reply::new(Code::DELETED))
             }
@@ -779,7 +781,7 @@ impl<S: Store> Application for GroupServer<S> {
         tokio::spawn(async move {
             let answer = async {
                 if let Some(notifier) = &notifier {
-                    server.observers.start(&server.controller, notifier).await?;
+                    Box::pin(server.observers.start(&server.controller, notifier)).await?;
                 }
                 server.answer((&who, identity), &group, asked).await
             };

@@ -36,6 +36,9 @@ pub struct KeyTree {
     changed: Vec<u32>,
     /// The elements of the hash chain, beginning with the element of epoch 0.
     chain: Vec<[u8; DIGEST_LEN]>,
+    /// Two values that the controller derives from the seed: the client random and the server random. They replace those
+    /// of a DTLS handshake when the members derive their keys.
+    randoms: [[u8; DIGEST_LEN]; 2],
     /// The seed from which the secrets of all epochs, the first secrets of all nodes, and the secrets of the paths of
     /// members that join are derived.
     seed: Secret<DIGEST_LEN>,
@@ -197,8 +200,10 @@ impl KeyTree {
         }
         chain.reverse();
         let nodes = BTreeMap::new();
-        let (free, pairwise) = (BTreeSet::new(), BTreeSet::new());
-        Self { group, levels, nodes, free, unused: 1 << levels, pairwise, epoch: 1, changed: Vec::new(), chain, seed }
+        let (free, pairwise, changed) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        let random = |label| hmac::<C, DIGEST_LEN>(&[seed.expose()], &[label]);
+        let randoms = [random(b"axiom client random".as_slice()), random(b"axiom server random")];
+        Self { group, levels, nodes, free, unused: 1 << levels, pairwise, epoch: 1, changed, chain, randoms, seed }
     }
 
     /// Puts a member at a leaf. The leaf and the nodes above it get their first secrets, except the nodes that already
@@ -259,11 +264,9 @@ impl KeyTree {
         (self.epoch, &self.changed)
     }
 
-    /// Returns two values that the controller derives from the seed of the group: the client random and the server
-    /// random. They replace those of a DTLS handshake when the members derive their keys.
-    pub(super) fn randoms<C: Crypto>(&self) -> [[u8; DIGEST_LEN]; 2] {
-        let random = |label| hmac::<C, DIGEST_LEN>(&[self.seed.expose()], &[label]);
-        [random(b"axiom client random"), random(b"axiom server random")]
+    /// Returns the client random and the server random of the group.
+    pub(super) const fn randoms(&self) -> &[[u8; DIGEST_LEN]; 2] {
+        &self.randoms
     }
 
     /// Returns the identity of the group.

@@ -37,7 +37,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// after that gives the member its [parameters](Self::parameters).
     ///
     /// If several calls wait for the end of an earlier change, their members join in the same epoch. Only one of these
-    /// calls then returns the messages.
+    /// calls then returns the messages. If many members join groups of the controller at the same time, a call also
+    /// waits up to 50 ms for further calls, so the tokio runtime must have timers.
     ///
     /// # Errors
     /// [`GroupError::NoGroup`], [`GroupError::Restored`], [`GroupError::Fault`] as in [`Self::show`];
@@ -62,21 +63,35 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let place = self.place(name).await?;
         let (answer, mut answered) = oneshot::channel();
         place.waiting().push_back(Joining { new: new.clone(), again, answer });
+        self.gathering.add();
         // The call that admitted this member was dropped.
         let dropped = || Err(GroupError::Changed(name.to_owned()));
         // Another call admits this member, or this call admits all members that wait.
-        let _turn = tokio::select! {
+        let _admits = tokio::select! {
             biased;
             result = &mut answered => return result.unwrap_or_else(|_| dropped()),
-            turn = place.turn.lock() => turn,
+            admits = place.admits.lock() => admits,
         };
         loop {
             match answered.try_recv() {
                 Ok(result) => return result,
                 Err(oneshot::error::TryRecvError::Closed) => return dropped(),
-                Err(oneshot::error::TryRecvError::Empty) => self.admit_waiting(name, &place, place.next()).await,
+                // Most calls do not come here, so their futures do not have the size of this one.
+                Err(oneshot::error::TryRecvError::Empty) => Box::pin(self.admit_next(name, &place)).await,
             }
         }
+    }
+
+    /// Admits members that wait for the group `name`, as many as one transaction allows.
+    async fn admit_next(&self, name: &str, place: &Place) {
+        if place.waiting().len() < AT_ONCE {
+            self.gathering.due().await;
+        }
+        let _turn = place.turn.lock().await;
+        let (next, dropped) = place.next();
+        let in_progress = self.gathering.begin(next.len(), dropped);
+        self.admit_waiting(name, place, next).await;
+        drop(in_progress);
     }
 
     /// Plans the admission of the members in `waiting`, makes the change durable, and seals the messages. The caller has
@@ -114,11 +129,13 @@ impl Place {
     }
 
     /// Takes the members that join in the next epoch out of the queue, and returns them. No two of these members have
-    /// the same name.
-    fn next(&self) -> Vec<Joining> {
+    /// the same name. Also returns the number of members that leave the queue because their calls were dropped.
+    fn next(&self) -> (Vec<Joining>, usize) {
         let mut waiting = self.waiting();
+        let before = waiting.len();
         // A member whose call was dropped is not admitted: nobody would take its keys.
         waiting.retain(|one| !one.answer.is_closed());
+        let dropped = before.saturating_sub(waiting.len());
         let mut next: Vec<Joining> = Vec::new();
         while let Some(one) = waiting.front()
             && next.len() < AT_ONCE
@@ -126,7 +143,7 @@ impl Place {
         {
             next.extend(waiting.pop_front());
         }
-        next
+        (next, dropped)
     }
 }
 
