@@ -22,10 +22,14 @@
 //! [Deterministic requests](DeterministicClient) are the exception: they have the same bytes from each member. So a
 //! proxy can answer them with one stored response, which it cannot read.
 //!
+//! A [`SignatureChecker`] is no member. It verifies the signatures of messages in the group mode, for example at a
+//! gateway, and cannot decrypt the messages.
+//!
 //! Algorithms without integrity protection (A128CBC) and HKDF with SHA-512 are not supported.
 
 mod aad;
 mod algorithms;
+mod checker;
 mod context;
 mod credential;
 mod deterministic;
@@ -37,6 +41,7 @@ mod recipient;
 mod unprotect;
 
 pub use algorithms::Algorithms;
+pub use checker::SignatureChecker;
 pub use context::{BadGroup, GroupContext, GroupParameters, Ourselves};
 pub use credential::key_of_ccs;
 pub use deterministic::{DeterministicClient, DeterministicRequest};

@@ -32,6 +32,22 @@ pub struct GroupParameters<'a> {
     pub algorithms: Algorithms,
 }
 
+impl GroupParameters<'_> {
+    /// Derives the Signature Encryption Key (RFC 10021, section 2.1.9), which a [`SignatureChecker`] needs. A member
+    /// derives this key in [`GroupContext::new`]. Returns `None` if the Group Identifier is too long.
+    ///
+    /// [`SignatureChecker`]: super::SignatureChecker
+    pub fn signature_encryption_key<C: Crypto>(&self) -> Option<Secret<KEY_LEN>> {
+        let gid = Gid::new(self.gid)?;
+        let mut master = Hkdf::none();
+        master.extract::<C>(self.master_salt, &[self.master_secret]);
+        let aead = self.algorithms.of_derivation().unwrap_or_default();
+        let mut key = Secret::zeroed();
+        expand::<C>(&master, (&gid, aead), &Id::default(), SIGNATURE_ENCRYPTION_KEY, key.expose_mut());
+        Some(key)
+    }
+}
+
 /// The parameters of this member.
 pub struct Ourselves<B> {
     /// The ID of this member.

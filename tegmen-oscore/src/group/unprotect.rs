@@ -4,6 +4,7 @@
 use super::aad::{self, Aad};
 use super::context::GroupContext;
 use super::exchange::{GroupNonce, GroupPending, GroupRequest, Replies};
+use super::gid::Gid;
 use super::keystream::{self, SIGNATURE_LEN};
 use super::recipient::{Recipient, Recipients};
 use crate::context::NO_CHALLENGE;
@@ -11,7 +12,7 @@ use crate::cose::{Aead, Nonce};
 use crate::id::Id;
 use crate::option::{OscoreOption, PartialIv};
 use crate::unprotect::{Parts, UnprotectError, Unprotected};
-use tegmen_base::crypto::{GroupCrypto, KEY_LEN, NotAuthentic};
+use tegmen_base::crypto::{GroupCrypto, KEY_LEN, MemberKey, NotAuthentic};
 use tegmen_base::replay::ReplayWindow;
 use tegmen_base::secret::Secret;
 use tegmen_coap::MessageRef;
@@ -135,8 +136,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     /// Returns the OSCORE option of a message, and its value, if the group uses the mode of the message (RFC 10021,
     /// section 6).
     pub(super) fn option<'m>(&self, message: &MessageRef<'m>) -> Result<(OscoreOption<'m>, &'m [u8]), UnprotectError> {
-        let value = message.option(OptionNumber::OSCORE).ok_or(UnprotectError::Unprotected)?;
-        let option = OscoreOption::parse_in_group(value)?;
+        let (option, value) = option_of(message)?;
         let has_mode = match option.group {
             true => self.algorithms.of_group_mode().is_some(),
             false => self.algorithms.of_pairwise_mode().is_some(),
@@ -190,13 +190,51 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
     ) -> Result<(), NotAuthentic> {
         let Sealed { aad, parts, of: (id, number), is_signed, is_request, .. } = sealed;
         if *is_signed {
-            let (ciphertext, signature) = parts.whole(datagram).split_last_chunk().ok_or(NotAuthentic)?;
-            let mut signature = *signature;
-            keystream::apply::<C>(&self.signature_encryption_key, (id, number), &self.gid, *is_request, &mut signature);
-            aad.verify(crypto, &recipient.public_key, ciphertext, &signature)?;
+            let signed = Signed { aad, parts, of: (id, number), is_request: *is_request };
+            signed.verify(crypto, (&self.signature_encryption_key, &self.gid), &recipient.public_key, datagram)?;
         }
         let key = if *is_signed { &recipient.key } else { &self.pairwise(crypto, recipient)?.1.recipient };
         sealed.decrypt(crypto, key, datagram).map(|_| ())
+    }
+}
+
+/// Returns the OSCORE option of a message, and its value.
+#[inline]
+fn option_of<'m>(message: &MessageRef<'m>) -> Result<(OscoreOption<'m>, &'m [u8]), UnprotectError> {
+    let value = message.option(OptionNumber::OSCORE).ok_or(UnprotectError::Unprotected)?;
+    Ok((OscoreOption::parse_in_group(value)?, value))
+}
+
+/// Returns the OSCORE option of a message in the group mode, and its value.
+pub(super) fn signed_option<'m>(message: &MessageRef<'m>) -> Result<(OscoreOption<'m>, &'m [u8]), UnprotectError> {
+    let (option, value) = option_of(message)?;
+    if option.group { Ok((option, value)) } else { Err(UnprotectError::BadOption) }
+}
+
+/// The inputs of the verification of a signature that are not keys.
+pub(super) struct Signed<'a> {
+    pub(super) aad: &'a Aad<'a>,
+    pub(super) parts: &'a Parts,
+    /// The member ID and the sequence number from which the nonce of the message is made.
+    pub(super) of: (&'a Id, &'a PartialIv),
+    pub(super) is_request: bool,
+}
+
+impl Signed<'_> {
+    /// Decrypts the signature of a message with the Signature Encryption Key of the group, and verifies the signature
+    /// with the public key of the sender (RFC 10021, section 7.5).
+    #[inline]
+    pub(super) fn verify<C: GroupCrypto>(
+        &self,
+        crypto: &mut C,
+        (key, gid): (&Secret<KEY_LEN>, &Gid),
+        public_key: &MemberKey,
+        datagram: &[u8],
+    ) -> Result<(), NotAuthentic> {
+        let (ciphertext, signature) = self.parts.whole(datagram).split_last_chunk().ok_or(NotAuthentic)?;
+        let mut signature = *signature;
+        keystream::apply::<C>(key, self.of, gid, self.is_request, &mut signature);
+        self.aad.verify(crypto, public_key, ciphertext, &signature)
     }
 }
 

@@ -9,7 +9,7 @@ use tegmen_coap::{MessageRef, OptionNumber};
 use tegmen_oscore::group::{Algorithms, DeterministicRequest, GroupParameters, Mode, Ourselves, Recipient, Replies};
 use tegmen_oscore::{Aead, Id, ReplayWindow, Unprotected};
 
-fn all() -> Vec<Value> {
+pub(crate) fn all() -> Vec<Value> {
     let all: Value = serde_json::from_str(include_str!("../../../vectors/group-oscore/group_oscore.json")).unwrap();
     all["groups"].as_array().unwrap().clone()
 }
@@ -32,21 +32,17 @@ fn curve(group: &Value) -> Curve {
     if group["curve"] == "Ed25519" { Curve::Ed25519 } else { Curve::P256 }
 }
 
+pub(crate) fn algorithms(group: &Value) -> Algorithms {
+    let curve = Some(curve(group));
+    let (aead, group_encryption) = (aead(&group["aead"]), aead(&group["group_encryption"]));
+    Algorithms { aead, group_encryption, signature: curve, key_agreement: curve }
+}
+
 /// Makes the context of the member `us`, and the Recipient Context of the member `them` for this context.
 pub(crate) fn end(group: &Value, us: &str, them: &str) -> (Context, [Recipient<Vec<u8>>; 1]) {
-    let curve = curve(group);
     let (secret, salt, gid) = (bytes(&group["master_secret"]), bytes(&group["master_salt"]), bytes(&group["gid"]));
-    let parameters = GroupParameters {
-        master_secret: &secret,
-        master_salt: &salt,
-        gid: &gid,
-        algorithms: Algorithms {
-            aead: aead(&group["aead"]),
-            group_encryption: aead(&group["group_encryption"]),
-            signature: Some(curve),
-            key_agreement: Some(curve),
-        },
-    };
+    let parameters =
+        GroupParameters { master_secret: &secret, master_salt: &salt, gid: &gid, algorithms: algorithms(group) };
     let ourselves = Ourselves {
         id: Id::new(&bytes(&group[us]["id"])).unwrap(),
         private_key: Secret::new(bytes(&group[us]["private"]).try_into().unwrap()),
