@@ -10,6 +10,7 @@ mod oscore;
 mod send;
 mod send_image;
 mod sender;
+mod verify;
 
 use crate::output::{Failure, Output};
 use clap::{Args, Subcommand};
@@ -32,6 +33,8 @@ enum Command {
     Join(join::Join),
     /// Ask the controller for the current keys of a member of a Group OSCORE group.
     Update(oscore::Update),
+    /// Verify the signatures of captured messages of a Group OSCORE group, without being a member.
+    Verify(verify::Verify),
     /// Send a request to a group, print the answer of each member, and name the members that did not answer.
     Send(send::Send),
     /// Send a firmware image to all members of a group, in blocks, and send again the blocks that a member lacks.
@@ -46,6 +49,7 @@ impl Group {
             Command::Operator(command) => command.run(out),
             Command::Join(join) => join.run(out),
             Command::Update(update) => update.run(out),
+            Command::Verify(verify) => verify.run(out),
             Command::Send(send) => send.run(out),
             Command::SendImage(send) => send.run(out),
             Command::Leave(leave) => leave.run(out),

@@ -21,8 +21,10 @@ use operator::secret;
 use process::wait;
 use serde_json::Value;
 use server_files::write_keys;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 use works::{Scene, Server};
 
 const POLICY: &str = r#"[[rule]]
@@ -39,9 +41,16 @@ allow = "POST /ace-group/lights/requester"
 subject = ["hall", "porch"]
 publisher = "controller"
 allow = "POST /ace-group/lights/responder"
+
+[[rule]]
+subject = "gateway"
+publisher = "controller"
+allow = "POST /ace-group/lights/verifier"
 "#;
 const GROUP: &str = "239.255.79.1%127.0.0.1";
 const PORT: &str = "20793";
+/// The multicast address of messages that a test captures.
+const CAPTURED: &str = "239.255.79.2";
 const HALL: &str = "127.0.0.2";
 const PORCH: &str = "127.0.0.3";
 /// The address of a monitor.
@@ -101,20 +110,84 @@ fn switches(dir: &Path, member: &str, value: &str) {
     });
 }
 
-#[test]
-fn members_join_talk_follow_the_group_manager_and_refuse_an_evicted_member() {
-    let scene = Scene::new("oscore-groups");
+/// Starts the Group Manager, and adds these devices. The credentials of a device are in a file with its name.
+fn manager_with<'s>(scene: &'s Scene, devices: &[&str]) -> (Server, Operator<'s>) {
     let dir = &scene.0;
     write_keys(dir);
     std::fs::write(dir.join("policy.toml"), POLICY).unwrap();
     secret(dir, "device.key", &"07".repeat(16));
-    let (server, operator) = manager(&scene, "0");
+    let (server, operator) = manager(scene, "0");
     operator.succeeds("bootstrap", &format!("key create root {ALL} --output root.key"));
-    for device in ["switch", "attic", "hall", "porch", "display"] {
+    for device in devices {
         operator.succeeds("root.key", &format!("device add {device} --kind shared-key --secret-file device.key"));
         let key = "07".repeat(16);
         secret(dir, &format!("{device}.toml"), &format!("[[psk]]\nidentity = \"{device}\"\nkey = \"{key}\"\n"));
     }
+    (server, operator)
+}
+
+/// Sends a request in the group mode to the multicast address that `socket` receives. Returns the datagram in
+/// hexadecimal digits.
+fn captured(dir: &Path, socket: &UdpSocket, value: &str) -> String {
+    let port = socket.local_addr().unwrap().port();
+    tegmen(dir, &format!("put --oscore switch --group-wait 0.2 coap://{CAPTURED}%127.0.0.1:{port}/on {value}"));
+    let mut datagram = [0; 1500];
+    let len = socket.recv(&mut datagram).unwrap();
+    datagram[..len].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn a_gateway_verifies_captured_messages_and_is_no_member() {
+    let scene = Scene::new("oscore-verifier");
+    let dir = &scene.0;
+    let (server, operator) = manager_with(&scene, &["switch", "hall", "gateway"]);
+    operator.succeeds("root.key", "group create lights --oscore --address 239.255.79.1:20793");
+    let uri = format!("coaps://127.0.0.1:{}/ace-group/lights", server.addresses[0].port());
+    let join = |name: &str, roles: &str| {
+        format!("group join {uri} --group-oscore --state {name} --credentials {name}.toml {roles}")
+    };
+    succeeds(dir, &join("switch", "--send --no-listen"));
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.join_multicast_v4(&CAPTURED.parse().unwrap(), &Ipv4Addr::LOCALHOST).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let messages = [captured(dir, &socket, "one"), captured(dir, &socket, "two")];
+    let verify = |messages: &[String], options: &str| {
+        std::fs::write(dir.join("messages.txt"), messages.join("\n")).unwrap();
+        tegmen(dir, &format!("group verify {uri} --file messages.txt --credentials gateway.toml {options}"))
+    };
+    let (is_done, text) = verify(&messages, "");
+    assert!(is_done && text.contains("1 members that sign messages."), "{text}");
+    for number in 1..=2 {
+        let line = format!("{number}: request of switch, Sender ID 00: the signature is valid");
+        assert!(text.lines().any(|found| found == line), "{text}");
+    }
+    let mut forged = messages.clone();
+    let last = forged[0].pop().unwrap();
+    forged[0].push(if last == '0' { '1' } else { '0' });
+    let (is_done, text) = verify(&forged, "--json");
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(!is_done, "one message is not verified: {text}");
+    let results: Vec<_> = lines.iter().filter_map(|line| line["verified"].as_bool()).collect();
+    assert_eq!(results, [false, true], "{text}");
+    assert_eq!((&lines[2]["member"], &lines[2]["sender_id"]), (&"switch".into(), &"00".into()));
+    let (is_done, text) = verify(&["no digits".to_owned()], "");
+    assert!(!is_done && text.contains("message 1 is not in hexadecimal digits"), "{text}");
+
+    // The gateway joins nothing, a member verifies nothing, and the verifier has no keys of an earlier epoch.
+    let (is_done, refused) = tegmen(dir, &join("gateway", "--monitor"));
+    assert!(!is_done && refused.contains("the policy does not allow"), "{refused}");
+    let (is_done, refused) = tegmen(dir, &format!("group verify {uri} --file messages.txt --credentials switch.toml"));
+    assert!(!is_done && refused.contains("the controller does not allow this"), "{refused}");
+    succeeds(dir, &join("hall", ""));
+    let (is_done, text) = verify(&messages, "");
+    assert!(!is_done && text.contains("1: not verified: it is of another group, or of other keys"), "{text}");
+}
+
+#[test]
+fn members_join_talk_follow_the_group_manager_and_refuse_an_evicted_member() {
+    let scene = Scene::new("oscore-groups");
+    let dir = &scene.0;
+    let (server, operator) = manager_with(&scene, &["switch", "attic", "hall", "porch", "display"]);
     let created = operator.succeeds("root.key", "group create lights --oscore --address 239.255.79.1:20793");
     assert!(created.contains("Group OSCORE ccm-8 signatures ed25519 Group Identifier"), "{created}");
 

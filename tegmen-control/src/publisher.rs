@@ -211,7 +211,8 @@ impl Tickets {
         if claims.audience.as_deref() != Some(name) || !same(&key, own.expose()) {
             return Err(Refusal::NotAuthentic);
         }
-        let rights = claims.scope.and_then(|scope| scope.rights()).filter(is_understood).ok_or(Refusal::Scope)?;
+        let rights = claims.scope.and_then(|scope| scope.rights()).and_then(Aif::on_resources);
+        let rights = rights.filter(is_understood).ok_or(Refusal::Scope)?;
         let is_valid = |expires: &u64| *expires > now && claims.not_before.is_none_or(|begin| begin <= now);
         let expires = claims.expires.filter(is_valid).ok_or(Refusal::Expired)?;
         let (identity, connect) = (identity.as_str().to_owned(), connect.map(|connect| connect.address));

@@ -2,8 +2,10 @@
 //! for the keys of an epoch that it missed, and leaves. The group is an Axiom group or a Group OSCORE group.
 
 mod oscore;
+mod verifier;
 
 pub use oscore::{OscoreJoining, OscorePace};
+pub use verifier::{NotVerified, OscoreVerifier, Verified};
 
 use crate::cbor::Malformed;
 use crate::client::{ClientConfig, ClientError, Response, Session};
@@ -392,7 +394,9 @@ impl Controller {
             (Some(GroupcommError::OtherCredential | GroupcommError::NoPossession), _) => {
                 ControllerError::NotProved(group)
             }
-            (Some(GroupcommError::OtherRoles), code) => ControllerError::Forbidden { group, code },
+            (Some(GroupcommError::OtherRoles | GroupcommError::NotAVerifier), code) => {
+                ControllerError::Forbidden { group, code }
+            }
             (None, Code::CONFLICT) => ControllerError::Clashed(group),
             (None, code @ Code::TOO_MANY_REQUESTS) => ControllerError::Unavailable { group, code, retry },
             (None, code) if code.class() == 4 => ControllerError::Forbidden { group, code },

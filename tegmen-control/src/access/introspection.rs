@@ -9,7 +9,7 @@
 use super::ace::cwt::LONG_KEY_LEN;
 use super::ace::trl::TokenHash;
 use super::ace::{
-    Claims, Confirmation, CoseKey, ErrorCode, ErrorResponse, Hint, IntrospectionRequest, IntrospectionResponse,
+    Aif, Claims, Confirmation, CoseKey, ErrorCode, ErrorResponse, Hint, IntrospectionRequest, IntrospectionResponse,
     Malformed, Profile, Scope,
 };
 use super::policy::{Decision, OwnedParty, Party, Question, RuleId, TestedPolicy};
@@ -433,7 +433,8 @@ impl<D: Devices> Introspection<'_, D> {
             let connects = self.policy.connects(&subject, &publisher);
             return if connects { Ok(()) } else { Err(Reason::NothingAllowed) };
         };
-        let rights = scope.rights().filter(|rights| !rights.0.is_empty()).ok_or(Reason::NoScope)?;
+        let rights = scope.rights().and_then(Aif::on_resources).filter(|rights| !rights.0.is_empty());
+        let rights = rights.ok_or(Reason::NoScope)?;
         for right in &rights.0 {
             let methods = right.methods().filter(|methods| methods.0 != 0).ok_or(Reason::NoScope)?;
             for method in methods.codes() {

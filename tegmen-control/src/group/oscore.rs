@@ -11,8 +11,8 @@
 use super::GroupIdentity;
 use super::config::{GroupConfig, GroupError};
 use serde::{Deserialize, Serialize};
-use tegmen::oscore::group::{Algorithms, key_of_ccs};
-use tegmen_base::crypto::{Crypto, Curve, DIGEST_LEN, hmac};
+use tegmen::oscore::group::{Algorithms, GroupParameters, key_of_ccs};
+use tegmen_base::crypto::{Crypto, Curve, DIGEST_LEN, KEY_LEN, hmac};
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::secret::Secret;
 use tegmen_host::contexts::member_keys;
@@ -184,6 +184,13 @@ pub(super) fn keys<C: Crypto>(
         creds: None,
         kdc: None,
     })
+}
+
+/// Derives the key that encrypts the signatures of messages under these keys (RFC 10021, section 2.1.9).
+pub(super) fn signature_encryption_key<C: Crypto>(keys: &OscoreKeys) -> Option<Secret<KEY_LEN>> {
+    let OscoreKeys { gid, master_secret, master_salt, aead, curve, .. } = keys;
+    let algorithms = Algorithms { aead: Some(*aead), group_encryption: Some(*aead), ..Algorithms::both(*curve) };
+    GroupParameters { master_secret, master_salt, gid, algorithms }.signature_encryption_key::<C>()
 }
 
 /// Returns the private key and the credential of the Group Manager in a group. Returns `None` if the configuration is

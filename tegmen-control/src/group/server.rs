@@ -24,10 +24,19 @@
 //! POST   /ace-group/GROUP/nodes/NODE   another Sender ID for this member
 //! ```
 //!
+//! A signature verifier is no member. It has three resources of a Group OSCORE group:
+//!
+//! ```text
+//! GET    /ace-group/GROUP/verif-data   the data with which it verifies the signatures of messages
+//! GET    /ace-group/GROUP/creds        the credentials of the members; also FETCH
+//! FETCH  /ace-group/GROUP/kdc-cred     the credential of the Group Manager, with a proof over the verifier's nonce
+//! ```
+//!
 //! A peer that has proved no identity gets no information. A peer with the right `POST /ace-group/GROUP` may join as a
 //! listener. With the right `POST /ace-group/GROUP/requester` it may also send. In a Group OSCORE group the first right
-//! is for a monitor, and a responder needs the right `POST /ace-group/GROUP/responder`. A peer without a right gets the same
-//! response for an existing group and for an unknown group. A member gets its own parameters and the SenderIDs in use.
+//! is for a monitor, and a responder needs the right `POST /ace-group/GROUP/responder`. A signature verifier needs only the
+//! right `POST /ace-group/GROUP/verifier`. A peer without a right gets the same response for an existing group and for an
+//! unknown group. A member gets its own parameters and the SenderIDs in use.
 //! In a group with signatures it also gets the public keys of the other members, with their SenderIDs and addresses. A
 //! member gets no further information about the other members.
 
@@ -51,12 +60,13 @@ use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Code, OptionNumber, Response};
 use tegmen::identity::{Identity, Protection};
 use tegmen_coap::Methods;
+use tegmen_host::cbor::Out;
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
 use tegmen_host::group::groupcomm::oscore::{
-    OscoreFilter, OscoreJoinRequest, encode_names, encode_policies, encode_sender_id, parse_gids,
+    OscoreFilter, OscoreJoinRequest, encode_names, encode_policies, encode_sender_id, parse_cnonce, parse_gids,
 };
 use tegmen_host::group::groupcomm::{
-    CredsFilter, GROUPCOMM_CBOR, GROUPS, GroupcommError, JoinRequest, REQUESTER, RESPONDER,
+    CredsFilter, GROUPCOMM_CBOR, GROUPS, GroupcommError, JoinRequest, REQUESTER, RESPONDER, VERIFIER,
 };
 use tegmen_host::problem::{self, Problem};
 use tegmen_host::server::{Application, Reply, Request};
@@ -147,11 +157,15 @@ impl KeyStore for ByToken {
         else {
             return self.tickets.find(identity, ticket);
         };
-        // A right to join a group is the right to ask for its keys and to leave it.
+        // A right to join a group is the right to ask for its keys and to leave it. The controller decides again.
         let mut allow = rules(&taken.rights);
         let prefix = format!("/{GROUPS}/");
         let groups = taken.rights.0.iter().filter(|right| right.path.starts_with(&prefix));
-        allow.extend(groups.flat_map(|right| [format!("* {}", right.path), format!("* {}/*", right.path)]));
+        // The resources of a signature verifier are those of its group.
+        let of_verifier = |path: &str| path.strip_suffix(VERIFIER)?.strip_suffix('/').map(str::to_owned);
+        let path_of = |path: &str| of_verifier(path).unwrap_or_else(|| path.to_owned());
+        let groups = groups.map(|right| path_of(&right.path));
+        allow.extend(groups.flat_map(|path| [format!("* {path}"), format!("* {path}/*")]));
         allow.push(format!("* /{GROUPS}"));
         ticket.answer(Some(StoredKey { name: None, key: taken.key.clone(), previous: None, allow: Some(allow) }));
     }
@@ -221,6 +235,9 @@ enum Asked {
     /// the members; it is empty for all members.
     Creds(Vec<u8>),
     ManagerCred,
+    /// A request of a signature verifier for the credential of the Group Manager. The value is the verifier's nonce.
+    ManagerCredFor(Vec<u8>),
+    VerificationData,
     Policies,
     Active,
     Stale(u16),
@@ -231,6 +248,16 @@ enum Asked {
     Leave {
         node: String,
     },
+}
+
+/// The rights of a peer in a group.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Rights {
+    /// The peer may join the group.
+    joins: bool,
+    /// The peer may verify the signatures of messages in the group while it is no member. True only for a request to a
+    /// resource that signature verifiers use.
+    verifies: bool,
 }
 
 impl<S: Store> GroupServer<S> {
@@ -265,15 +292,19 @@ impl<S: Store> GroupServer<S> {
         code
     }
 
-    /// Checks the form and the rights of a request. Returns the name of the group, the parsed request, and a flag that
-    /// is true if the peer may join. A request to leave is allowed without the right to join.
-    fn check(&self, request: &Request<'_>, who: &str) -> Result<(String, Asked, bool), Code> {
+    /// Checks the form and the rights of a request. Returns the name of the group, the parsed request, and the rights of
+    /// the peer. A request to leave is allowed without a right.
+    fn check(&self, request: &Request<'_>, who: &str) -> Result<(String, Asked, Rights), Code> {
         let mut parts = request.path().split('/').skip(1);
         let group = parts.next().unwrap_or_default().to_owned();
         let rest: Vec<&str> = parts.collect();
         let path = format!("/{GROUPS}/{group}");
-        let may_join = self.authority.may(request.identity(), Code::POST, &path);
-        if !may_join && request.method() != Code::DELETE {
+        let is_for_verifiers = matches!(rest.as_slice(), ["verif-data" | "creds" | "kdc-cred"]);
+        let rights = Rights {
+            joins: self.authority.may(request.identity(), Code::POST, &path),
+            verifies: is_for_verifiers && self.may_verify(request.identity(), &group),
+        };
+        if rights == Rights::default() && request.method() != Code::DELETE {
             let message = format!("{who} asks for the group {group}: the policy or the token does not allow it");
             return Err(self.refuse(Some(who), Code::FORBIDDEN, message));
         }
@@ -293,6 +324,11 @@ impl<S: Store> GroupServer<S> {
             (Code::GET, ["creds"]) => Asked::Creds(Vec::new()),
             (Code::FETCH, ["creds"]) => Asked::Creds(check_format(request)?.to_vec()),
             (Code::GET, ["kdc-cred"]) => Asked::ManagerCred,
+            (Code::FETCH, ["kdc-cred"]) => {
+                let cnonce = parse_cnonce(check_format(request)?);
+                Asked::ManagerCredFor(cnonce.map_err(|error| self.malformed(who, &group, &error))?)
+            }
+            (Code::GET, ["verif-data"]) => Asked::VerificationData,
             (Code::GET, ["policies"]) => Asked::Policies,
             (Code::GET, ["active"]) => Asked::Active,
             (Code::FETCH, ["stale-sids"]) => {
@@ -308,13 +344,20 @@ impl<S: Store> GroupServer<S> {
             (Code::DELETE, ["nodes", node]) => Asked::Leave { node: (*node).to_owned() },
             (
                 _,
-                [] | ["num" | "creds" | "kdc-cred" | "policies" | "active" | "stale-sids" | "clash"] | ["nodes", _],
+                []
+                | ["num" | "creds" | "kdc-cred" | "verif-data" | "policies" | "active" | "stale-sids" | "clash"]
+                | ["nodes", _],
             ) => {
                 return Err(Code::METHOD_NOT_ALLOWED);
             }
             _ => return Err(Code::NOT_FOUND),
         };
-        Ok((group, asked, may_join))
+        Ok((group, asked, rights))
+    }
+
+    /// Returns true if the peer may be a signature verifier of the group.
+    fn may_verify(&self, identity: &Identity, group: &str) -> bool {
+        self.authority.may(identity, Code::POST, &format!("/{GROUPS}/{group}/{VERIFIER}"))
     }
 
     fn malformed(&self, who: &str, group: &str, why: &dyn std::fmt::Display) -> Code {
@@ -505,7 +548,12 @@ impl<S: Store> GroupServer<S> {
 
     /// Answers a request. Many devices may join an Axiom group at the same time, so the futures of their requests do not
     /// have the size of the large futures of other requests.
-    async fn answer(&self, (who, identity): Peer<'_>, group: &str, asked: Asked) -> Result<Reply, GroupError> {
+    async fn answer(
+        &self,
+        (who, identity): Peer<'_>,
+        (group, rights): (&str, Rights),
+        asked: Asked,
+    ) -> Result<Reply, GroupError> {
         let controller = &self.controller;
         match asked {
             Asked::Join(join, address) => self.ask_to_join((who, identity), group, (join, address)).await,
@@ -514,7 +562,7 @@ impl<S: Store> GroupServer<S> {
                 Protocol::Axiom => Ok(Reply::new(self.malformed(who, group, &"the request to join is empty"))),
                 Protocol::Oscore => self.demand(who, group).await,
             },
-            Asked::Creds(payload) => Box::pin(self.creds(who, group, &payload)).await,
+            Asked::Creds(payload) => Box::pin(self.creds(who, (group, rights), &payload)).await,
             Asked::Keys { node } => {
                 let is_ours = |leaf: u32| node.as_ref().is_none_or(|node| *node == leaf.to_string());
                 let (leaf, encoded) = match controller.config(group).await?.protocol {
@@ -552,6 +600,16 @@ impl<S: Store> GroupServer<S> {
                 let cred = controller.manager_cred(group, who).await?;
                 Ok(Reply::content(GROUPCOMM_CBOR, cred.encode().as_slice()))
             }
+            Asked::ManagerCredFor(cnonce) => {
+                let cred = controller.manager_cred_for_verifier(group, who, &cnonce);
+                let cred = if rights.verifies { cred.await? } else { None };
+                Ok(for_verifiers(cred.map(|cred| cred.encode())))
+            }
+            Asked::VerificationData => {
+                let data = controller.verification_data(group, who);
+                let data = if rights.verifies { data.await? } else { None };
+                Ok(for_verifiers(data.map(|data| data.encode())))
+            }
             Asked::Policies => {
                 controller.oscore_keys(group, who).await?;
                 Ok(Reply::content(GROUPCOMM_CBOR, encode_policies().as_slice()))
@@ -583,7 +641,8 @@ impl<S: Store> GroupServer<S> {
         }
     }
 
-    /// Answers a request for the names of groups. The response has only groups that the peer may join.
+    /// Answers a request for the names of groups. The response has only groups that the peer may join, or whose
+    /// signatures it may verify.
     fn find_groups(&self, request: &Request<'_>, response: &mut Response<'_, '_>, who: String) -> Result<(), Code> {
         if request.method() != Code::FETCH {
             return Err(Code::METHOD_NOT_ALLOWED);
@@ -594,20 +653,23 @@ impl<S: Store> GroupServer<S> {
             let found = server.controller.groups_with(&gids).await;
             responder.send(match found {
                 Ok(mut found) => {
-                    found.retain(|(_, name)| server.authority.may(&identity, Code::POST, &format!("/{GROUPS}/{name}")));
+                    let joins = |name: &str| server.authority.may(&identity, Code::POST, &format!("/{GROUPS}/{name}"));
+                    found.retain(|(_, name)| joins(name) || server.may_verify(&identity, name));
                     Reply::content(GROUPCOMM_CBOR, encode_names(&found))
                 }
-                Err(error) => server.refusal(&who, (GROUPS, false), &error),
+                Err(error) => server.refusal(&who, (GROUPS, Rights::default()), &error),
             });
         });
         Ok(())
     }
 
     /// Answers a request for public keys or credentials of members. `payload` has the filter; it is empty for all members.
-    async fn creds(&self, who: &str, group: &str, payload: &[u8]) -> Result<Reply, GroupError> {
+    async fn creds(&self, who: &str, (group, rights): (&str, Rights), payload: &[u8]) -> Result<Reply, GroupError> {
         let controller = &self.controller;
         let malformed = |why: &dyn std::fmt::Display| Ok(Reply::new(self.malformed(who, group, why)));
         let encoded = match controller.config(group).await?.protocol {
+            // An Axiom group has no signature verifiers.
+            Protocol::Axiom if !rights.joins => return Err(GroupError::OtherProtocol(group.to_owned())),
             Protocol::Axiom if payload.is_empty() => {
                 controller.creds(group, who, &CredsFilter::default()).await?.encode()
             }
@@ -615,13 +677,19 @@ impl<S: Store> GroupServer<S> {
                 Ok(filter) => controller.creds(group, who, &filter).await?.encode(),
                 Err(why) => return malformed(&why),
             },
-            Protocol::Oscore if payload.is_empty() => {
-                controller.oscore_creds(group, who, &OscoreFilter::default()).await?.encode()
+            Protocol::Oscore => {
+                let all = payload.is_empty().then(OscoreFilter::default);
+                let filter = match all.map_or_else(|| OscoreFilter::parse(payload), Ok) {
+                    Ok(filter) => filter,
+                    Err(why) => return malformed(&why),
+                };
+                match controller.oscore_creds(group, who, &filter).await {
+                    Err(GroupError::NoMember { .. }) if rights.verifies => {
+                        controller.creds_for_verifier(group, &filter).await?.encode()
+                    }
+                    creds => creds?.encode(),
+                }
             }
-            Protocol::Oscore => match OscoreFilter::parse(payload) {
-                Ok(filter) => controller.oscore_creds(group, who, &filter).await?.encode(),
-                Err(why) => return malformed(&why),
-            },
         };
         Ok(Reply::content(GROUPCOMM_CBOR, encoded.as_slice()))
     }
@@ -678,12 +746,15 @@ impl<S: Store> GroupServer<S> {
     }
 
     /// Makes the response for an error of the controller. For a peer without the right to join, the response is the
-    /// same for all groups.
-    fn refusal(&self, who: &str, (group, may_join): (&str, bool), error: &GroupError) -> Reply {
+    /// same for all groups, except that a signature verifier learns of errors of its group.
+    fn refusal(&self, who: &str, (group, rights): (&str, Rights), error: &GroupError) -> Reply {
+        let may_join = rights.joins;
         let message = format!("{who} asks for the group {group}: {error}");
         (self.events)(Event::Refused { who: Some(who), message });
         match error {
-            GroupError::NoMember { .. } if may_join => explained(Code::FORBIDDEN, GroupcommError::NotAMember),
+            GroupError::NoMember { .. } if rights != Rights::default() => {
+                explained(Code::FORBIDDEN, GroupcommError::NotAMember)
+            }
             GroupError::Clashed { .. } if may_join => {
                 let problem = Problem::new(
                     "Two devices used the SenderID of this member",
@@ -699,13 +770,18 @@ impl<S: Store> GroupServer<S> {
                 reply.max_age(RETRY_AFTER).because(error.to_string())
             }
             GroupError::OtherCredential(_) if may_join => explained(Code::BAD_REQUEST, GroupcommError::OtherCredential),
-            GroupError::OtherProtocol(_) if may_join => Reply::new(Code::BAD_REQUEST).because(error.to_string()),
+            GroupError::OtherProtocol(_) if rights != Rights::default() => {
+                Reply::new(Code::BAD_REQUEST).because(error.to_string())
+            }
             GroupError::NoMember { .. }
             | GroupError::NoGroup(_)
             | GroupError::Name(_)
             | GroupError::AddressTaken { .. }
             | GroupError::OtherFamily { .. } => Reply::new(Code::FORBIDDEN),
-            _ => unavailable(Some(error).filter(|_| may_join)).max_age(RETRY_AFTER).because(error.to_string()),
+            _ => {
+                let known = Some(error).filter(|_| rights != Rights::default());
+                unavailable(known).max_age(RETRY_AFTER).because(error.to_string())
+            }
         }
     }
 }
@@ -727,6 +803,15 @@ fn joined(code: Code, (group, leaf): (&str, u32), keys: &[u8]) -> Reply {
 /// Makes a response with the reason of a refusal (RFC 9594, section 9).
 fn explained(code: Code, error: GroupcommError) -> Reply {
     Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into()).payload(error.encode())
+}
+
+/// Makes the response to a request that only a signature verifier may send (draft-ietf-ace-key-groupcomm-oscore, section
+/// 8.3.1). `encoded` is `None` if the peer is a member, or is no signature verifier.
+fn for_verifiers(encoded: Option<Out>) -> Reply {
+    match encoded {
+        Some(encoded) => Reply::content(GROUPCOMM_CBOR, encoded.as_slice()),
+        None => explained(Code::FORBIDDEN, GroupcommError::NotAVerifier),
+    }
 }
 
 /// Makes the response for an error that RFC 9594 does not have, so the problem details have only a text. The response
@@ -769,7 +854,7 @@ impl<S: Store> Application for GroupServer<S> {
         if request.path() == GROUPS {
             return self.find_groups(request, response, who);
         }
-        let (group, asked, may_join) = self.check(request, &who)?;
+        let (group, asked, rights) = self.check(request, &who)?;
         let (server, responder, identity) = (self.clone(), request.defer(response), *request.identity());
         let is_notification = matches!(asked, Asked::Rekeying);
         let mut notifier = None;
@@ -783,12 +868,12 @@ impl<S: Store> Application for GroupServer<S> {
                 if let Some(notifier) = &notifier {
                     Box::pin(server.observers.start(&server.controller, notifier)).await?;
                 }
-                server.answer((&who, identity), &group, asked).await
+                server.answer((&who, identity), (&group, rights), asked).await
             };
             responder.send(answer.await.unwrap_or_else(|error| match error {
                 // RFC 9594, section 6.1.
                 GroupError::NoGroup(_) if is_notification => explained(Code::NOT_FOUND, GroupcommError::GroupDeleted),
-                error => server.refusal(&who, (&group, may_join), &error),
+                error => server.refusal(&who, (&group, rights), &error),
             }));
         });
         Ok(())

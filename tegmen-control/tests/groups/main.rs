@@ -23,4 +23,5 @@ mod sending;
 mod server;
 mod shared;
 mod signatures;
+mod verifiers;
 mod world;

@@ -29,16 +29,16 @@ use tegmen_trust::provider::HostCrypto;
 
 /// CoAP Content-Format of `application/cbor`.
 const CBOR: u16 = 60;
-const SWITCH: u64 = 2;
-const LAMP: u64 = 4;
+pub(crate) const SWITCH: u64 = 2;
+pub(crate) const LAMP: u64 = 4;
 const MONITOR: u64 = 8;
 
 /// Returns the configuration of a Group OSCORE group with 8 members.
-fn oscore(scheme: SignatureScheme) -> GroupConfig {
+pub(crate) fn oscore(scheme: SignatureScheme) -> GroupConfig {
     GroupConfig { protocol: Protocol::Oscore, signature: Some(scheme), ..config() }
 }
 
-fn roles(number: u64) -> Roles {
+pub(crate) fn roles(number: u64) -> Roles {
     Roles::of_number(number).unwrap()
 }
 
@@ -171,37 +171,37 @@ fn a_group_takes_members_of_its_own_protocol_alone() {
 }
 
 /// A member of the group of a [`World`], which has joined over a session.
-struct Joined {
-    controller: controller::Controller,
-    dir: PathBuf,
+pub(crate) struct Joined {
+    pub(crate) controller: controller::Controller,
+    pub(crate) dir: PathBuf,
 }
 
 impl World {
-    fn oscore_controller(&self, name: &str) -> controller::Controller {
+    pub(crate) fn oscore_controller(&self, name: &str) -> controller::Controller {
         let uri = format!("coaps://{}/ace-group/lamps", self.server.addresses()[0].address);
         controller::Controller::of_group(&uri, ClientConfig::psk(name, SHARED_KEY)).unwrap()
     }
 
-    async fn try_join(&self, name: &str, number: u64) -> Result<Joined, ControllerError> {
+    pub(crate) async fn try_join(&self, name: &str, number: u64) -> Result<Joined, ControllerError> {
         let (controller, dir) = (self.oscore_controller(name), self.scene.0.join(name));
         let joining = OscoreJoining { name: name.to_owned(), roles: roles(number), allow: None };
         controller.join_oscore(&dir, &joining).await?;
         Ok(Joined { controller, dir })
     }
 
-    async fn joined(&self, name: &str, number: u64) -> Joined {
+    pub(crate) async fn joined(&self, name: &str, number: u64) -> Joined {
         self.try_join(name, number).await.unwrap()
     }
 }
 
 impl Joined {
-    fn open(&self) -> StoredMember {
+    pub(crate) fn open(&self) -> StoredMember {
         StoredMember::open(&self.dir).unwrap()
     }
 }
 
 /// Protects a request to all members.
-fn ask(member: &mut StoredMember) -> Vec<u8> {
+pub(crate) fn ask(member: &mut StoredMember) -> Vec<u8> {
     let mut storage = [0; 400];
     let mut frame = Frame::new(&mut storage, 200);
     let mut builder = Builder::new(&mut frame, MessageType::NonConfirmable, Code::PUT, 1, b"t").unwrap();
@@ -443,7 +443,7 @@ async fn responses_of_a_group_manager_have_the_parameters_of_rfc_9594() {
 }
 
 /// Returns the credential of the Group Manager in the payload of a response, and its proof.
-fn kdc_cred(payload: &[u8]) -> KdcCred {
+pub(crate) fn kdc_cred(payload: &[u8]) -> KdcCred {
     let mut decoder = minicbor::Decoder::new(payload);
     let mut kdc = KdcCred { credential: Vec::new(), nonce: Vec::new(), signature: Vec::new() };
     for _ in 0..decoder.map().unwrap().unwrap() {
@@ -530,7 +530,7 @@ async fn an_evicted_member_has_no_keys_of_the_next_gid() {
 }
 
 /// Returns the labels of the parameters in `key` of a message.
-fn key_labels(payload: &[u8]) -> Vec<i64> {
+pub(crate) fn key_labels(payload: &[u8]) -> Vec<i64> {
     let mut decoder = minicbor::Decoder::new(payload);
     for _ in 0..decoder.map().unwrap().unwrap() {
         let label = decoder.i64().unwrap();

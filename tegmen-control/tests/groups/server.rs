@@ -44,13 +44,18 @@ allow = "POST /ace-group/lamps/requester"
 subject = "tag:lamp"
 publisher = "controller"
 allow = "POST /ace-group/lamps/responder"
+
+[[rule]]
+subject = "gateway"
+publisher = "controller"
+allow = "POST /ace-group/lamps/verifier"
 "#;
 pub(crate) const SHARED_KEY: [u8; 16] = [7; 16];
 
 /// A controller with its server, the messages that it has sent, and the lines that it has logged.
 pub(crate) struct World {
     pub(crate) server: Server,
-    service: Arc<Service<Database>>,
+    pub(crate) service: Arc<Service<Database>>,
     pub(crate) controller: Arc<Controller<Counting>>,
     pub(crate) store: Counting,
     signer: Arc<SoftwareKey>,
@@ -58,7 +63,7 @@ pub(crate) struct World {
     log: Arc<Mutex<Vec<String>>>,
     /// The log lines of the server about responses with a code 5.xx.
     failures: Arc<Mutex<Vec<String>>>,
-    tickets: Tickets,
+    pub(crate) tickets: Tickets,
     pub(crate) scene: Scene,
 }
 
@@ -87,6 +92,7 @@ pub(crate) async fn service(scene: &Scene, database: Database, signer: &Arc<Soft
         ("hall tag:lamp", Credential::SharedKey),
         ("porch tag:lamp", Credential::SharedKey),
         ("oven", Credential::SharedKey),
+        ("gateway", Credential::SharedKey),
     ] {
         service.add("operator", &NewDevice::secret(party(words), credential, &SHARED_KEY).unwrap()).await.unwrap();
     }
@@ -134,12 +140,28 @@ impl World {
         Self { server, service, controller, store, signer, sent, log, failures, tickets, scene }
     }
 
-    async fn connect(&self, config: ClientConfig) -> Session {
+    pub(crate) async fn connect(&self, config: ClientConfig) -> Session {
         Session::connect_to(self.server.addresses()[0].address, Scheme::Coaps, config).await.unwrap()
     }
 
     pub(crate) async fn device(&self, name: &str) -> Session {
         self.connect(ClientConfig::psk(name, SHARED_KEY)).await
+    }
+
+    /// Opens a session of a device with an access token for this scope. Returns the session, and the identity in the
+    /// token. Returns `None` if the access server gives no token.
+    pub(crate) async fn with_token(&self, device: &str, scope: Scope) -> Option<(Session, String)> {
+        let request =
+            TokenRequest { audience: Some("controller".to_owned()), scope: Some(scope), ..Default::default() };
+        let granted = self.service.token(Some(device), &request.encode()).await;
+        let TokenResponse { access_token, cnf, .. } = TokenResponse::parse(&granted.payload).ok()?;
+        let Some(Confirmation::Key(key)) = cnf else { panic!("a key") };
+        let Material::Symmetric(secret) = key.material else { panic!("a symmetric key") };
+        let identity = String::from_utf8(key.kid.unwrap()).unwrap();
+        let upload = TokenUpload { access_token: access_token.unwrap(), connect: None };
+        self.tickets.take(&upload.encode(), tegmen_store::clock::now_millis() / 1000).unwrap();
+        let session = self.connect(ClientConfig::psk(&identity, secret.as_slice())).await;
+        Some((session, identity))
     }
 
     pub(crate) fn logged(&self, part: &str) -> bool {
@@ -457,15 +479,7 @@ async fn a_token_of_the_access_server_admits_its_client() {
     };
     let refused = world.service.token(Some("switch"), &request("/ace-group/doors").encode()).await;
     assert_eq!(refused.code, Code::BAD_REQUEST, "the policy does not name this group");
-    let granted = world.service.token(Some("switch"), &request("/ace-group/lamps").encode()).await;
-    let TokenResponse { access_token, cnf, .. } = TokenResponse::parse(&granted.payload).unwrap();
-    let Some(Confirmation::Key(key)) = cnf else { panic!("a key") };
-    let Material::Symmetric(secret) = key.material else { panic!("a symmetric key") };
-    let identity = String::from_utf8(key.kid.unwrap()).unwrap();
-    let upload = TokenUpload { access_token: access_token.unwrap(), connect: None };
-    world.tickets.take(&upload.encode(), tegmen_store::clock::now_millis() / 1000).unwrap();
-
-    let session = world.connect(ClientConfig::psk(&identity, secret.as_slice())).await;
+    let (session, identity) = world.with_token("switch", scope("/ace-group/lamps")).await.unwrap();
     let response = post(&session, "/ace-group/lamps", &join(1, false)).await;
     assert_eq!(response.code, Code::CREATED);
     let own = admitted(&response).1;

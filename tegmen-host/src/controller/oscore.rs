@@ -23,13 +23,13 @@ use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 /// Maximum number of attempts to get keys and credentials of the same version.
-const ATTEMPTS: usize = 4;
+pub(super) const ATTEMPTS: usize = 4;
 /// The time for which a member that observes its group waits for the response to a request. A member whose session with
 /// the Group Manager is dead has old keys until it ends this session.
 const OBSERVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The label of the version in a response. [`Malformed::Value`] contains this label if the keys and the credentials
 /// have different versions.
-const NUM: i64 = 9;
+pub(super) const NUM: i64 = 9;
 
 /// The request of a device that wants to be a member of a Group OSCORE group.
 #[derive(Clone, Debug)]

@@ -38,6 +38,8 @@ pub const GROUPCOMM_CBOR: u16 = 261;
 pub const REQUESTER: &str = "requester";
 /// The role of a member that answers requests to the group.
 pub const RESPONDER: &str = "responder";
+/// The role of a signature verifier. It is no member, and verifies the signatures of messages in a Group OSCORE group.
+pub const VERIFIER: &str = "verifier";
 
 /// The number that means Axiom: as a key type, as a profile, and as a rekeying scheme. It is in the range for private
 /// use.
@@ -78,6 +80,9 @@ pub enum GroupcommError {
     NoNodeIdentifier = 4,
     /// The group was deleted. An observer of the group gets this reason.
     GroupDeleted = 6,
+    /// The requested operation is only for signature verifiers that are no members. The draft
+    /// draft-ietf-ace-key-groupcomm-oscore suggests this number (section 13).
+    NotAVerifier = 8,
 }
 
 impl GroupcommError {
@@ -106,6 +111,7 @@ impl GroupcommError {
             Self::NoPossession,
             Self::NoNodeIdentifier,
             Self::GroupDeleted,
+            Self::NotAVerifier,
         ];
         all.into_iter().find(|known| Some(*known as u8) == reason)
     }

@@ -1,9 +1,10 @@
-//! Scopes: rights as text, as bytes, or in the Authorization Information Format (RFC 9237).
+//! Scopes: rights as text, as bytes, or in the Authorization Information Format (AIF, RFC 9237).
 
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
 use tegmen_coap::Methods;
 use tegmen_host::cbor::{Malformed, Sink, Written, read_array};
+use tegmen_host::group::groupcomm::{GROUPS, REQUESTER, RESPONDER, VERIFIER};
 
 /// Maximum number of rights of a scope.
 pub const MAX_RIGHTS: usize = 64;
@@ -31,11 +32,27 @@ impl Right {
     }
 }
 
-/// Rights on REST resources.
+/// Rights on REST resources, or roles in groups.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Aif(pub Vec<Right>);
 
 impl Aif {
+    /// Returns the rights on REST resources. An entry whose path has no slash is the name of a group with roles in this
+    /// group (AIF-OSCORE-GROUPCOMM; draft-ietf-ace-key-groupcomm-oscore, section 3). The result has the rights on the
+    /// resources of the controller in place of this entry: `POST /ace-group/GROUP` for each role of a member, and
+    /// `POST /ace-group/GROUP/ROLE` for a requester, a responder and a signature verifier. Returns `None` if an entry
+    /// has no role or an unknown role, or if the rights are more than [`MAX_RIGHTS`].
+    pub fn on_resources(self) -> Option<Self> {
+        let mut rights = Vec::new();
+        for entry in self.0 {
+            match entry.path.contains('/') {
+                true => rights.push(entry),
+                false => rights.extend(rights_of_roles(&entry)?),
+            }
+        }
+        (rights.len() <= MAX_RIGHTS).then_some(Self(rights))
+    }
+
     /// Reads the CBOR array of rights from a scope that is a byte string.
     ///
     /// # Errors
@@ -76,6 +93,31 @@ impl Aif {
         }
         Ok(())
     }
+}
+
+/// The numbers of the roles in a Group OSCORE group: requester, responder, monitor and signature verifier.
+const REQUESTS: u64 = 1 << 1;
+const RESPONDS: u64 = 1 << 2;
+const MONITORS: u64 = 1 << 3;
+const VERIFIES: u64 = 1 << 4;
+/// The bit for POST in the permissions of a right on a REST resource.
+const POST: u64 = 1 << 1;
+
+/// Returns the rights on the resources of the controller for an entry with the name of a group and roles.
+fn rights_of_roles(Right { path: group, permissions: roles }: &Right) -> Option<Vec<Right>> {
+    let is_known = *roles != 0 && roles & !(REQUESTS | RESPONDS | MONITORS | VERIFIES) == 0;
+    if !is_known || group.is_empty() {
+        return None;
+    }
+    let of = format!("/{GROUPS}/{group}");
+    let paths = [
+        (REQUESTS | RESPONDS | MONITORS, of.clone()),
+        (REQUESTS, format!("{of}/{REQUESTER}")),
+        (RESPONDS, format!("{of}/{RESPONDER}")),
+        (VERIFIES, format!("{of}/{VERIFIER}")),
+    ];
+    let right = |(needed, path): (u64, String)| (roles & needed != 0).then_some(Right { path, permissions: POST });
+    Some(paths.into_iter().filter_map(right).collect())
 }
 
 /// A scope in the form in which it was received.

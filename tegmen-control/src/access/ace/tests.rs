@@ -113,6 +113,33 @@ fn rights_of_rfc_9237() {
     assert_eq!(dynamic.methods(), None, "a right on what a request creates is no method of CoAP");
 }
 
+/// The roles are those of draft-ietf-ace-key-groupcomm-oscore, section 3: 1 is a requester, 2 a responder, 3 a monitor,
+/// and 4 a signature verifier. The permissions have one bit for each role.
+#[test]
+fn roles_in_a_group_are_rights_on_the_resources_of_the_controller() {
+    let of = |path: &str, permissions| Right { path: path.to_owned(), permissions };
+    let rights = |entries: Vec<Right>| {
+        let rights = Aif(entries).on_resources()?.0;
+        Some(rights.into_iter().map(|right| (right.path, right.permissions)).collect::<Vec<_>>())
+    };
+    let paths = |roles| rights(vec![of("g1", roles)]);
+    let post = |paths: &[&str]| Some(paths.iter().map(|path| (format!("/ace-group/g1{path}"), 2)).collect());
+    assert_eq!(paths(0b10), post(&["", "/requester"]));
+    assert_eq!(paths(0b100), post(&["", "/responder"]));
+    assert_eq!(paths(0b110), post(&["", "/requester", "/responder"]));
+    assert_eq!(paths(0b1000), post(&[""]));
+    assert_eq!(paths(0b1_0000), post(&["/verifier"]), "a verifier may not join");
+    assert_eq!(paths(0b1_1000), post(&["", "/verifier"]));
+    // No role; the bit that marks a scope entry of an administrator; a role that does not exist; no name.
+    for wrong in [of("g1", 0), of("g1", 0b11), of("g1", 0b10_0000), of("", 2)] {
+        assert_eq!(rights(vec![of("/temp", 1), wrong]), None);
+    }
+    let mixed = rights(vec![of("/temp", 1), of("g1", 0b1000)]);
+    assert_eq!(mixed, Some(vec![("/temp".to_owned(), 1), ("/ace-group/g1".to_owned(), 2)]));
+    let many = |count| rights(vec![of("g1", 0b110); count]).map(|rights| rights.len());
+    assert_eq!((many(MAX_RIGHTS / 3), many(MAX_RIGHTS / 3 + 1)), (Some(63), None));
+}
+
 #[test]
 fn a_message_that_is_none_is_refused_with_the_parameter() {
     for (message, expected) in [

@@ -8,7 +8,7 @@ use crate::group::rekeying::Rekeying;
 use tegmen_base::crypto::Crypto;
 use tegmen_base::hex::from_hex;
 use tegmen_host::group::groupcomm::oscore::{
-    KdcCred, OscoreCred, OscoreCreds, OscoreFilter, OscoreKeys, OscoreRekeying, sender_id_of,
+    KdcCred, OscoreCred, OscoreCreds, OscoreFilter, OscoreKeys, OscoreRekeying, VerificationData, sender_id_of,
 };
 use tegmen_host::provider::HostCrypto;
 use tegmen_store::Store;
@@ -89,8 +89,8 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     ) -> Result<(OscoreKeys, u32), GroupError> {
         self.with_member(group, (name, since), |group, member| {
             let mut keys = group.oscore_keys::<C>(member)?;
-            keys.creds = filter.map(|filter| group.oscore_creds(name, filter));
-            keys.kdc = Some(self.prove(group, member)?);
+            keys.creds = filter.map(|filter| group.oscore_creds(Some(name), filter));
+            keys.kdc = Some(self.prove(group, &cnonce_of(member))?);
             Ok((keys, member.leaf))
         })
         .await
@@ -108,7 +108,66 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         filter: &OscoreFilter,
     ) -> Result<OscoreCreds, GroupError> {
         self.with_member(group, (name, u16::MAX), |group, _| {
-            Ok(OscoreCreds { number: group.tree.epoch(), creds: group.oscore_creds(name, filter) })
+            Ok(OscoreCreds { number: group.tree.epoch(), creds: group.oscore_creds(Some(name), filter) })
+        })
+        .await
+    }
+
+    /// Calls `read` with a Group OSCORE group, for a peer that is no member.
+    async fn with_group<T>(
+        &self,
+        group: &str,
+        read: impl FnOnce(&Group) -> Result<T, GroupError>,
+    ) -> Result<T, GroupError> {
+        let place = self.place(group).await?;
+        let (_turn, mut held) = place.lock().await;
+        let group = self.current(&mut held, group).await?;
+        group.require(Protocol::Oscore)?;
+        read(group)
+    }
+
+    /// Returns the data of a Group OSCORE group with which a signature verifier verifies messages
+    /// (draft-ietf-ace-key-groupcomm-oscore, section 9.6); `None` if the verifier `who` is a member of the group.
+    ///
+    /// # Errors
+    /// [`GroupError::OtherProtocol`], and the errors of [`Self::show`].
+    pub async fn verification_data(&self, group: &str, who: &str) -> Result<Option<VerificationData>, GroupError> {
+        self.with_group(group, |group| match group.members.get(who) {
+            Some(_) => Ok(None),
+            None => group.verification_data::<C>().map(Some),
+        })
+        .await
+    }
+
+    /// Returns the credentials of the members that `filter` selects, for a signature verifier.
+    ///
+    /// # Errors
+    /// The errors of [`Self::verification_data`].
+    pub(crate) async fn creds_for_verifier(
+        &self,
+        group: &str,
+        filter: &OscoreFilter,
+    ) -> Result<OscoreCreds, GroupError> {
+        self.with_group(group, |group| {
+            Ok(OscoreCreds { number: group.tree.epoch(), creds: group.oscore_creds(None, filter) })
+        })
+        .await
+    }
+
+    /// Returns the credential of the Group Manager as [`Self::manager_cred`] does, for a signature verifier. The proof
+    /// covers the nonce `cnonce` of the verifier. Returns `None` if the verifier `who` is a member of the group.
+    ///
+    /// # Errors
+    /// The errors of [`Self::verification_data`].
+    pub(crate) async fn manager_cred_for_verifier(
+        &self,
+        group: &str,
+        who: &str,
+        cnonce: &[u8],
+    ) -> Result<Option<KdcCred>, GroupError> {
+        self.with_group(group, |group| match group.members.get(who) {
+            Some(_) => Ok(None),
+            None => self.prove(group, cnonce).map(Some),
         })
         .await
     }
@@ -119,20 +178,20 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// # Errors
     /// The errors of [`Self::oscore_keys`].
     pub async fn manager_cred(&self, group: &str, member: &str) -> Result<KdcCred, GroupError> {
-        self.with_member(group, (member, u16::MAX), |group, member| self.prove(group, member)).await
+        let prove = |group: &Group, member: &Member| self.prove(group, &cnonce_of(member));
+        self.with_member(group, (member, u16::MAX), prove).await
     }
 
-    /// Makes the credential of the Group Manager, with a proof for this member.
-    fn prove(&self, group: &Group, member: &Member) -> Result<KdcCred, GroupError> {
+    /// Makes the credential of the Group Manager, with a proof over the nonce `cnonce`.
+    fn prove(&self, group: &Group, cnonce: &[u8]) -> Result<KdcCred, GroupError> {
         let mut nonce = [0; 8];
         self.crypto().random(&mut nonce);
-        let cnonce = member.oscore.as_ref().and_then(|record| from_hex(&record.cnonce)).unwrap_or_default();
         let tree = &group.tree;
         let of = oscore::manager::<C>(&group.config, tree.group(), tree.seed());
         let unusable = || GroupError::Config("the keys of the Group Manager cannot be made");
         let (credential, curve, private) = of.ok_or_else(unusable)?;
         let mut crypto = HostCrypto::from_os().map_err(|_| GroupError::Config("the system has no randomness"))?;
-        KdcCred::prove(&mut crypto, (&cnonce, nonce), (credential, curve, &private)).map_err(|_| unusable())
+        KdcCred::prove(&mut crypto, (cnonce, nonce), (credential, curve, &private)).map_err(|_| unusable())
     }
 
     /// Returns the number of the current epoch, and the Sender IDs that became stale in the epoch `since` or later. The
@@ -214,18 +273,37 @@ impl<S: Store, C: Crypto> Controller<S, C> {
 }
 
 impl Group {
-    /// Returns the credentials of the members that `filter` selects, without the member `name`.
-    fn oscore_creds(&self, name: &str, filter: &OscoreFilter) -> Vec<OscoreCred> {
-        let others = self.members.iter().filter(|(other, _)| *other != name);
+    /// Returns the credentials of the members that `filter` selects, without the member `name`. A signature verifier has
+    /// no such name.
+    fn oscore_creds(&self, name: Option<&str>, filter: &OscoreFilter) -> Vec<OscoreCred> {
+        let others = self.members.iter().filter(|(other, _)| Some(*other) != name);
         let creds = others.filter_map(|(_, other)| other.oscore.as_ref()?.cred());
         creds.filter(|cred| filter.selects(cred)).collect()
     }
 
-    fn oscore_keys<C: Crypto>(&self, member: &Member) -> Result<OscoreKeys, GroupError> {
+    /// Returns the keys of the current epoch, without a Sender ID.
+    fn common_keys<C: Crypto>(&self) -> Result<OscoreKeys, GroupError> {
         let tree = &self.tree;
         let keys = oscore::keys::<C>(&self.config, tree.group(), tree.seed(), tree.epoch());
-        let mut keys = keys.ok_or_else(|| GroupError::OtherProtocol(self.name.clone()))?;
+        keys.ok_or_else(|| GroupError::OtherProtocol(self.name.clone()))
+    }
+
+    fn verification_data<C: Crypto>(&self) -> Result<VerificationData, GroupError> {
+        let keys = self.common_keys::<C>()?;
+        let key = oscore::signature_encryption_key::<C>(&keys);
+        let OscoreKeys { gid, aead, curve, number, expires, .. } = keys;
+        let signature_encryption_key = key.ok_or(GroupError::Config("the Group Identifier is too long"))?;
+        Ok(VerificationData { gid, signature_encryption_key, aead, curve, number, expires })
+    }
+
+    fn oscore_keys<C: Crypto>(&self, member: &Member) -> Result<OscoreKeys, GroupError> {
+        let mut keys = self.common_keys::<C>()?;
         keys.sender_id = member.oscore.as_ref().and_then(|record| record.id).map(sender_id_of);
         Ok(keys)
     }
+}
+
+/// Returns the nonce of the last request with which a member joined; empty if that request had no nonce.
+fn cnonce_of(member: &Member) -> Vec<u8> {
+    member.oscore.as_ref().and_then(|record| from_hex(&record.cnonce)).unwrap_or_default()
 }

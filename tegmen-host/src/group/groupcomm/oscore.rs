@@ -5,7 +5,7 @@
 //! numbers. They can change when the draft becomes an RFC:
 //!
 //! ```text
-//! gkty 1   profile 1   group_senderId of a response 21   ecdh_info 31   stale_node_ids 34
+//! gkty 1   profile 1   group_senderId of a response 21   ecdh_info 31   sign_enc_key 33   stale_node_ids 34
 //! key:  2 ms   4 alg   5 salt   6 contextId (the Group Identifier)     (RFC 9203)
 //!       7 group_senderId   8 cred_fmt   9 gp_enc_alg   10 sign_alg   11 sign_params   12 ecdh_alg   13 ecdh_params
 //! ```
@@ -14,11 +14,13 @@ mod creds;
 mod keys;
 mod names;
 mod rekeying;
+mod verification;
 
 pub use creds::{OscoreCred, OscoreCreds, OscoreFilter, subject_of};
 pub use keys::{KdcCred, OscoreKeys};
 pub use names::{encode_names, parse_gids};
 pub use rekeying::OscoreRekeying;
+pub use verification::{VerificationData, encode_cnonce, parse_cnonce};
 
 use super::creds::{CLIENT_CRED, CLIENT_CRED_VERIFY, CNONCE, GET_CREDS, KDCCHALLENGE, SIGN_INFO, algorithm_of};
 use super::{SCOPE, array};

@@ -127,6 +127,47 @@ impl KdcCred {
         self.write(&mut map);
         map.finish()
     }
+
+    /// Reads the payload of a response with the credential of the Group Manager.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the bytes are not such a payload.
+    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        let mut read = ReadKdcCred::default();
+        read_message_of(message, MAX_WITH_CREDS, |label, decoder| read.take(label, decoder))?;
+        read.finish_if_any()?.ok_or(Malformed::Missing(KDC_CRED))
+    }
+}
+
+/// The credential of a Group Manager, and its proof, from a map that is being read.
+#[derive(Default)]
+struct ReadKdcCred {
+    credential: Option<Vec<u8>>,
+    nonce: Option<Vec<u8>>,
+    signature: Option<Vec<u8>>,
+}
+
+impl ReadKdcCred {
+    /// Reads the value of a label. Returns false if the label does not belong to the credential of a Group Manager.
+    fn take(&mut self, label: i64, decoder: &mut Decoder<'_>) -> Result<bool, Malformed> {
+        let place = match label {
+            KDC_CRED => &mut self.credential,
+            KDC_NONCE => &mut self.nonce,
+            KDC_CRED_VERIFY => &mut self.signature,
+            _ => return Ok(false),
+        };
+        *place = Some(decoder.bytes()?.to_vec());
+        Ok(true)
+    }
+
+    /// Returns the credential with its proof; `None` if the map has none of the three parameters.
+    fn finish_if_any(self) -> Result<Option<KdcCred>, Malformed> {
+        match (self.credential, self.nonce, self.signature) {
+            (Some(credential), Some(nonce), Some(signature)) => Ok(Some(KdcCred { credential, nonce, signature })),
+            (None, None, None) => Ok(None),
+            _ => Err(Malformed::Value(KDC_CRED)),
+        }
+    }
 }
 
 impl OscoreKeys {
@@ -151,22 +192,13 @@ impl OscoreKeys {
     }
 
     fn write_key(&self, map: &mut MapWriter) {
-        let aead = i64::from(self.aead.cose_id());
         let salt = Some(self.master_salt.as_slice()).filter(|salt| !salt.is_empty());
         map.entry(MS, |encoder| bytes(encoder, &self.master_secret));
-        map.entry(ALG, |encoder| integer(encoder, aead));
+        map.entry(ALG, |encoder| integer(encoder, self.aead.cose_id().into()));
         map.optional(SALT, salt, bytes);
         map.entry(CONTEXT_ID, |encoder| bytes(encoder, &self.gid));
         map.optional(GROUP_SENDER_ID, self.sender_id.as_deref(), bytes);
-        map.entry(CRED_FMT, |encoder| integer(encoder, CCS));
-        map.entry(GP_ENC_ALG, |encoder| integer(encoder, aead));
-        map.entry(SIGN_ALG, |encoder| integer(encoder, algorithm_of(scheme_of(self.curve))));
-        let parameters = |encoder: &mut Encoder<Sink<'_>>, (kty, crv): (i64, i64)| -> Written {
-            encoder.array(2)?.array(1)?.i64(kty)?.array(2)?.i64(kty)?;
-            integer(encoder, crv)
-        };
-        map.entry(SIGN_PARAMS, |encoder| parameters(encoder, capabilities(self.curve)));
-        map.entry(ECDH_ALG, |encoder| integer(encoder, ECDH_SS));
+        write_algorithms(map, self.aead, self.curve);
         map.entry(ECDH_PARAMS, |encoder| parameters(encoder, agreement(self.curve)));
     }
 
@@ -178,8 +210,7 @@ impl OscoreKeys {
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut key = ReadKey::default();
         let (mut kind, mut version, mut expires) = (None, None, None);
-        let (mut credential, mut nonce, mut signature) = (None, None, None);
-        let mut creds = ReadOscoreCreds::default();
+        let (mut creds, mut kdc) = (ReadOscoreCreds::default(), ReadKdcCred::default());
         let mut has_key = false;
         read_message_of(message, MAX_WITH_CREDS, |label, decoder| {
             match label {
@@ -190,10 +221,7 @@ impl OscoreKeys {
                 }
                 NUM => version = Some(decoder.u16()?),
                 EXP => expires = Some(decoder.u64()?),
-                KDC_CRED => credential = Some(decoder.bytes()?.to_vec()),
-                KDC_NONCE => nonce = Some(decoder.bytes()?.to_vec()),
-                KDC_CRED_VERIFY => signature = Some(decoder.bytes()?.to_vec()),
-                _ => return creds.take(label, decoder),
+                _ => return Ok(creds.take(label, decoder)? || kdc.take(label, decoder)?),
             }
             Ok(true)
         })?;
@@ -203,11 +231,7 @@ impl OscoreKeys {
         if !has_key {
             return Err(Malformed::Missing(KEY));
         }
-        let kdc = match (credential, nonce, signature) {
-            (Some(credential), Some(nonce), Some(signature)) => Some(KdcCred { credential, nonce, signature }),
-            (None, None, None) => None,
-            _ => return Err(Malformed::Value(KDC_CRED)),
-        };
+        let kdc = kdc.finish_if_any()?;
         let Some((aead, curve, gid)) = key.known() else { return Err(Malformed::Value(KEY)) };
         Ok(Self {
             gid,
@@ -222,6 +246,30 @@ impl OscoreKeys {
             kdc,
         })
     }
+}
+
+/// Writes the format of the credentials, and the algorithms of both modes except the AEAD Algorithm.
+fn write_algorithms(map: &mut MapWriter, aead: Aead, curve: Curve) {
+    map.entry(CRED_FMT, |encoder| integer(encoder, CCS));
+    map.entry(GP_ENC_ALG, |encoder| integer(encoder, aead.cose_id().into()));
+    map.entry(SIGN_ALG, |encoder| integer(encoder, algorithm_of(scheme_of(curve))));
+    map.entry(SIGN_PARAMS, |encoder| parameters(encoder, capabilities(curve)));
+    map.entry(ECDH_ALG, |encoder| integer(encoder, ECDH_SS));
+}
+
+/// Writes the parameters of an algorithm that uses keys of this type on this curve.
+fn parameters(encoder: &mut Encoder<Sink<'_>>, (kty, crv): (i64, i64)) -> Written {
+    encoder.array(2)?.array(1)?.i64(kty)?.array(2)?.i64(kty)?;
+    integer(encoder, crv)
+}
+
+/// Writes the parameters in the `key` of a response for signature verifiers (section 9.6).
+pub(super) fn write_verification_key(map: &mut MapWriter, gid: &[u8], (aead, curve): (Aead, Curve)) {
+    let [_, hkdf] = HKDF_SHA_256;
+    map.entry(HKDF, |encoder| integer(encoder, hkdf));
+    map.entry(ALG, |encoder| integer(encoder, aead.cose_id().into()));
+    map.entry(CONTEXT_ID, |encoder| bytes(encoder, gid));
+    write_algorithms(map, aead, curve);
 }
 
 /// The parameters of a security context that are being read.
@@ -258,7 +306,7 @@ impl ReadKey {
     }
 
     /// Returns the algorithm, the curve and the Group Identifier, if this program has all algorithms of the group.
-    fn known(&self) -> Option<(Aead, Curve, Vec<u8>)> {
+    pub(super) fn known(&self) -> Option<(Aead, Curve, Vec<u8>)> {
         let is_known = self.hkdf.is_none_or(|hkdf| HKDF_SHA_256.contains(&hkdf))
             && self.ecdh_alg == Some(ECDH_SS)
             && self.cred_fmt == Some(CCS)

@@ -209,6 +209,50 @@ fn a_rekeying_message_has_the_parameters_of_the_draft() {
 }
 
 #[test]
+fn the_data_for_verifiers_have_the_parameters_of_the_draft() {
+    let data = VerificationData {
+        gid: vec![7; 2],
+        signature_encryption_key: Secret::new([8; 16]),
+        aead: tegmen::oscore::Aead::AesCcm16_64_128,
+        curve: Curve::Ed25519,
+        number: 4,
+        expires: 5,
+    };
+    // gkty 7, key 8, num 9, ace_groupcomm_profile 10, exp 11, exi 12, sign_enc_key 33; in key: hkdf 3, alg 4, contextId
+    // 6, cred_fmt 8, gp_enc_alg 9, sign_alg 10, sign_params 11, ecdh_alg 12.
+    let key = [3, 5, 4, 10, 6, 0x42, 7, 7, 8, 14, 9, 10, 10, 0x27, 11, 0x82, 0x81, 1, 0x82, 1, 6, 12, 0x38, 26];
+    let head = [&[0xa7, 7, 1, 8, 0xa8][..], &key, &[9, 4, 10, 1, 11, 5, 12, 0]].concat();
+    let expected = [&head[..], &[0x18, 33, 0x50], &[8; 16]].concat();
+    let encoded = data.encode();
+    assert_eq!(encoded.as_slice(), expected);
+    let read = VerificationData::parse(&encoded).unwrap();
+    assert_eq!((read.gid, read.signature_encryption_key.expose()), (vec![7; 2], &[8; 16]));
+    assert_eq!((read.aead, read.curve, read.number, read.expires), (data.aead, Curve::Ed25519, 4, 5));
+    assert!((0..expected.len()).all(|end| VerificationData::parse(&expected[..end]).is_err()), "it was cut");
+    let without = [&[0xa6][..], &head[1..]].concat();
+    assert_eq!(VerificationData::parse(&without).err(), Some(Malformed::Missing(33)));
+    let short = [&head[..], &[0x18, 33, 0x4f], &[8; 15]].concat();
+    assert!(VerificationData::parse(&short).is_err());
+}
+
+#[test]
+fn a_request_for_the_credential_of_a_group_manager_has_a_nonce() {
+    assert_eq!(encode_cnonce(&[1, 2]).as_slice(), [0xa1, 6, 0x42, 1, 2]);
+    for len in [1, 8, LONGEST_NONCE] {
+        assert_eq!(parse_cnonce(&encode_cnonce(&vec![3; len])), Ok(vec![3; len]));
+    }
+    for len in [0, LONGEST_NONCE + 1] {
+        assert_eq!(parse_cnonce(&encode_cnonce(&vec![3; len])), Err(Malformed::Value(CNONCE)));
+    }
+    assert_eq!(parse_cnonce(&[0xa0]), Err(Malformed::Missing(CNONCE)));
+    let (credential, nonce, signature) = (vec![1, 2], vec![3; 8], vec![4; 64]);
+    let kdc = KdcCred { credential, nonce, signature };
+    assert_eq!(KdcCred::parse(&kdc.encode()), Ok(kdc.clone()));
+    assert!(KdcCred::parse(&[0xa1, 17, 0x41, 1]).is_err(), "without a proof");
+    assert!(KdcCred::parse(&[0xa0]).is_err());
+}
+
+#[test]
 fn a_sender_id_has_no_zeros_in_front() {
     for (number, id) in [(0, &[0][..]), (255, &[255]), (256, &[1, 0]), (u32::MAX, &[255; 4])] {
         assert_eq!(sender_id_of(number), id);
