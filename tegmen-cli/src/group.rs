@@ -33,6 +33,8 @@ enum Command {
     Join(join::Join),
     /// Ask the controller for the current keys of a member of a Group OSCORE group.
     Update(oscore::Update),
+    /// Make a new key pair for a member of a Group OSCORE group, and give the new credential to the controller.
+    RenewKey(oscore::RenewKey),
     /// Verify the signatures of captured messages of a Group OSCORE group, without being a member.
     Verify(verify::Verify),
     /// Send a request to a group, print the answer of each member, and name the members that did not answer.
@@ -49,6 +51,7 @@ impl Group {
             Command::Operator(command) => command.run(out),
             Command::Join(join) => join.run(out),
             Command::Update(update) => update.run(out),
+            Command::RenewKey(renew) => renew.run(out),
             Command::Verify(verify) => verify.run(out),
             Command::Send(send) => send.run(out),
             Command::SendImage(send) => send.run(out),

@@ -260,6 +260,16 @@ fn members_join_talk_follow_the_group_manager_and_refuse_an_evicted_member() {
     assert_ne!(epoch(&operator).1, before.1);
     assert!(update("attic").0);
     switches(dir, "attic", "five");
+
+    // The attic gets another key pair, and keeps its Sender ID. A running server keeps its key pair.
+    let renewed = succeeds(dir, "group renew-key --state attic --credentials attic.toml");
+    assert!(renewed.contains("New key pair of the Group OSCORE group lights") && renewed.contains("Sender ID 03"));
+    switches(dir, "attic", "six");
+    let (is_done, refused) = tegmen(dir, "group renew-key --state hall --credentials hall.toml");
+    assert!(!is_done && refused.contains("another process"), "{refused}");
+    drop(display);
+    let (is_done, refused) = tegmen(dir, "group renew-key --state display --credentials display.toml");
+    assert!(!is_done && refused.contains("this member is a monitor"), "{refused}");
     succeeds(dir, "group leave --state attic --credentials attic.toml");
     assert!(!dir.join("attic/context.toml").exists());
 }

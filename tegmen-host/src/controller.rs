@@ -101,6 +101,12 @@ pub enum ControllerError {
         /// The error of the key.
         source: SignError,
     },
+    /// The directory of a member does not contain the roles with which the member joined, because an earlier version of
+    /// this program wrote it.
+    #[error(
+        "the directory does not contain the roles of this member of the group {0}: join again (`tegmen group join`)"
+    )]
+    RolesUnknown(String),
     /// The Group Manager did not prove that it has the private key of its credential.
     #[error(
         "the Group Manager of the group {0} does not prove that its credential is its own: check the URI of the controller"

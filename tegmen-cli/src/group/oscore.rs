@@ -25,6 +25,27 @@ pub(crate) struct Update {
     connect: Connect,
 }
 
+#[derive(Args)]
+#[command(after_help = "Example:\n  tegmen group renew-key --state switch --credentials switch.toml\n\n\
+    End the server that uses the directory before. If the command is interrupted, run it again.")]
+pub(crate) struct RenewKey {
+    /// The directory of the member.
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl RenewKey {
+    pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
+        let (_, _, controller) = open(&self.state, &self.connect)?;
+        runtime()?.block_on(controller.renew_credential_oscore(&self.state)).map_err(failure)?;
+        let file = MemberFile::read(&self.state).map_err(Failure::new)?;
+        report("renewed", "New key pair", &file, out);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
 /// Joins a group, and writes the security context of the member into a directory.
 pub(super) fn join(
     (uri, state): (&str, &Path),

@@ -13,7 +13,7 @@
 //! FETCH  /ace-group                    the names of Group OSCORE groups with these Group Identifiers
 //! ```
 //!
-//! A Group OSCORE group has the same resources with the messages of draft-ietf-ace-key-groupcomm-oscore, and five
+//! A Group OSCORE group has the same resources with the messages of draft-ietf-ace-key-groupcomm-oscore, and six
 //! more:
 //!
 //! ```text
@@ -22,6 +22,7 @@
 //! GET    /ace-group/GROUP/active       true, because each group is active
 //! FETCH  /ace-group/GROUP/stale-sids   the Sender IDs that no member has any more
 //! POST   /ace-group/GROUP/nodes/NODE   another Sender ID for this member
+//! POST   /ace-group/GROUP/nodes/NODE/cred   another credential of this member
 //! ```
 //!
 //! A signature verifier is no member. It has three resources of a Group OSCORE group:
@@ -63,7 +64,8 @@ use tegmen_coap::Methods;
 use tegmen_host::cbor::Out;
 use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
 use tegmen_host::group::groupcomm::oscore::{
-    OscoreFilter, OscoreJoinRequest, encode_names, encode_policies, encode_sender_id, parse_cnonce, parse_gids,
+    OscoreFilter, OscoreJoinRequest, OscorePossession, encode_names, encode_policies, encode_sender_id, parse_cnonce,
+    parse_gids,
 };
 use tegmen_host::group::groupcomm::{
     CredsFilter, GROUPCOMM_CBOR, GROUPS, GroupcommError, JoinRequest, REQUESTER, RESPONDER, VERIFIER,
@@ -245,6 +247,12 @@ enum Asked {
     NewSenderId {
         node: String,
     },
+    /// A request to replace the credential of the member. The payload is empty if the member asks for the demand of a
+    /// proof.
+    NewCredential {
+        node: String,
+        payload: Vec<u8>,
+    },
     Leave {
         node: String,
     },
@@ -340,13 +348,18 @@ impl<S: Store> GroupServer<S> {
                 Asked::Clash(clash.map_err(|error| self.malformed(who, &group, &error))?)
             }
             (Code::POST, ["nodes", node]) => Asked::NewSenderId { node: (*node).to_owned() },
+            (Code::POST, ["nodes", node, "cred"]) => {
+                let payload = if request.payload().is_empty() { &[] } else { check_format(request)? };
+                Asked::NewCredential { node: (*node).to_owned(), payload: payload.to_vec() }
+            }
             (Code::GET, ["nodes", node]) => Asked::Keys { node: Some((*node).to_owned()) },
             (Code::DELETE, ["nodes", node]) => Asked::Leave { node: (*node).to_owned() },
             (
                 _,
                 []
                 | ["num" | "creds" | "kdc-cred" | "verif-data" | "policies" | "active" | "stale-sids" | "clash"]
-                | ["nodes", _],
+                | ["nodes", _]
+                | ["nodes", _, "cred"],
             ) => {
                 return Err(Code::METHOD_NOT_ALLOWED);
             }
@@ -630,6 +643,9 @@ impl<S: Store> GroupServer<S> {
             }
             Asked::Clash(clash) => Box::pin(self.end_clash(who, group, clash)).await,
             Asked::NewSenderId { node } => Box::pin(self.new_sender_id(who, group, &node)).await,
+            Asked::NewCredential { node, payload } => {
+                Box::pin(self.new_credential(who, group, (&node, &payload))).await
+            }
             Asked::Leave { node } => {
                 if controller.node(group, who).await?.to_string() != node {
                     return Ok(Reply::new(Code::FORBIDDEN));
@@ -712,6 +728,51 @@ impl<S: Store> GroupServer<S> {
         Ok(Reply::new(Code::CHANGED)
             .uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into())
             .payload(encode_sender_id(&id).as_slice()))
+    }
+
+    /// Answers a request of a member of a Group OSCORE group to replace its credential (RFC 9594, section 4.9.1). The
+    /// member proves that it has the private key, as for a join. A new credential begins an epoch, so it counts as a join.
+    async fn new_credential(
+        &self,
+        who: &str,
+        group: &str,
+        (node, payload): (&str, &[u8]),
+    ) -> Result<Reply, GroupError> {
+        let config = self.oscore_config(group).await?;
+        let scheme = config.signature.ok_or_else(|| GroupError::OtherProtocol(group.to_owned()))?;
+        let (roles, leaf) = self.controller.oscore_roles(group, who).await?;
+        if leaf.to_string() != node {
+            return Ok(Reply::new(Code::FORBIDDEN));
+        }
+        if roles.monitor {
+            return Ok(explained(Code::BAD_REQUEST, GroupcommError::OtherRoles));
+        }
+        if payload.is_empty() {
+            return self.demand(who, group).await;
+        }
+        let scope =
+            OscoreJoinRequest { group: group.to_owned(), roles, creds: None, cnonce: Vec::new(), possession: None };
+        let (possession, cnonce) = match OscorePossession::parse_update(payload, scope.scope()) {
+            Ok(update) => update,
+            Err(error) => return Ok(Reply::new(self.malformed(who, group, &error))),
+        };
+        oscore::check_credential(&config, who, &possession.credential)?;
+        let proof = (&possession, cnonce.as_slice());
+        if let Err(error) = self.challenges.check_oscore((who, group), scheme, proof, Instant::now()) {
+            let why = "it does not prove that it has the private key of its new credential, or did not in time";
+            (self.events)(Event::Refused { who: Some(who), message: format!("{who} in the group {group}: {why}") });
+            return Ok(explained(Code::BAD_REQUEST, error));
+        }
+        // A member that got no response to its request sends it again.
+        if self.controller.oscore_credential(group, who).await?.as_ref() == Some(&possession.credential) {
+            return Ok(Reply::new(Code::CHANGED));
+        }
+        if let Err(wait) = self.joins.take(group, who, None, Instant::now()) {
+            return Ok(Reply::new(Code::TOO_MANY_REQUESTS).max_age(wait.saturating_add(Duration::from_secs(1))));
+        }
+        let rekeying = self.controller.replace_credential(group, who, &possession.credential).await?;
+        self.changed(group, &rekeying, format!("{who} has another credential in the group {group}"));
+        Ok(Reply::new(Code::CHANGED))
     }
 
     /// Answers the report of a clash. If the report has an effect, it begins an epoch, so it counts as a join of the

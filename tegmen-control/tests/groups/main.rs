@@ -4,6 +4,7 @@ mod at_once;
 mod clashes;
 mod crashes;
 mod created;
+mod credentials;
 mod deleted;
 mod departures;
 #[path = "../disk/mod.rs"]

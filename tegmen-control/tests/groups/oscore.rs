@@ -31,7 +31,7 @@ use tegmen_trust::provider::HostCrypto;
 const CBOR: u16 = 60;
 pub(crate) const SWITCH: u64 = 2;
 pub(crate) const LAMP: u64 = 4;
-const MONITOR: u64 = 8;
+pub(crate) const MONITOR: u64 = 8;
 
 /// Returns the configuration of a Group OSCORE group with 8 members.
 pub(crate) fn oscore(scheme: SignatureScheme) -> GroupConfig {
@@ -212,7 +212,7 @@ pub(crate) fn ask(member: &mut StoredMember) -> Vec<u8> {
 }
 
 /// Returns the payload of a request that a member opens. The request may have to be repeated with an Echo option.
-fn opened(member: &mut StoredMember, request: &[u8]) -> Result<Vec<u8>, UnprotectError> {
+pub(crate) fn opened(member: &mut StoredMember, request: &[u8]) -> Result<Vec<u8>, UnprotectError> {
     let crypto = &mut HostCrypto::from_os().unwrap();
     let mut request = request.to_vec();
     let StoredMember { context, recipients, .. } = member;
@@ -258,11 +258,11 @@ async fn members_join_talk_follow_new_keys_and_leave() {
     }
 }
 
-async fn post(session: &Session, request: &OscoreJoinRequest) -> Response {
+pub(crate) async fn post(session: &Session, request: &OscoreJoinRequest) -> Response {
     session.post("/ace-group/lamps", &request.encode()).content_format(GROUPCOMM_CBOR).await.unwrap()
 }
 
-fn request(number: u64) -> OscoreJoinRequest {
+pub(crate) fn request(number: u64) -> OscoreJoinRequest {
     let (group, roles) = ("lamps".to_owned(), roles(number));
     OscoreJoinRequest { group, roles, creds: None, cnonce: vec![6; 8], possession: None }
 }

@@ -396,7 +396,7 @@ fn leave_mark(dir: &Path) -> std::io::Result<()> {
 
 /// Locks `context.toml`. Each directory of a context contains this file, so no process can open a context unless it
 /// gets the lock.
-pub(super) fn lock(dir: &Path) -> Result<Locked, ContextError> {
+pub(crate) fn lock(dir: &Path) -> Result<Locked, ContextError> {
     let path = dir.join(CONTEXT);
     // Some file systems lock only what is open for writing.
     let file = File::options().read(true).write(true).open(&path).or_else(|_| File::open(&path));

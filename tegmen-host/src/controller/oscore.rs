@@ -3,7 +3,9 @@
 use super::{Controller, ControllerError, fraction};
 use crate::cbor::Malformed;
 use crate::client::{Response, Session};
-use crate::contexts::{ContextError, FollowedMember, ManagedKeys, Manager, MemberFile, OtherMember, member_keys, now};
+use crate::contexts::{
+    self, ContextError, FollowedMember, ManagedKeys, Manager, MemberFile, OtherMember, member_keys, now,
+};
 use crate::credentials::Credentials;
 use crate::group::groupcomm::GROUPCOMM_CBOR;
 use crate::group::groupcomm::oscore::{
@@ -18,6 +20,7 @@ use std::time::Duration;
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::crypto::Crypto as _;
 use tegmen::oscore::Id;
+use tegmen::secret::Secret;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
@@ -111,9 +114,7 @@ impl Controller {
             asked.map_err(|source| self.unreachable(source))
         };
         let OscoreJoining { name, roles, allow } = joining;
-        let no_key =
-            |why: &str| ControllerError::NoKey { group: self.group.clone(), source: SignError(why.to_owned()) };
-        let mut crypto = HostCrypto::from_os().map_err(|error| no_key(&error.to_string()))?;
+        let mut crypto = HostCrypto::from_os().map_err(|error| self.no_key(&error.to_string()))?;
         let (mut cnonce, creds) = (vec![0; 8], Some(OscoreFilter::default()));
         crypto.random(&mut cnonce);
         let group = self.group.clone();
@@ -128,17 +129,11 @@ impl Controller {
                 if reply.code != Code::BAD_REQUEST || reply.content_format() != Some(GROUPCOMM_CBOR.into()) {
                     return Err(self.refusal(&reply));
                 }
-                let OscoreChallenge { curve, nonce } =
-                    OscoreChallenge::parse(&reply.payload).map_err(ControllerError::Response)?;
-                let private_key =
-                    member_keys::draw(&mut crypto, curve).map_err(|_| no_key("the curve is not known"))?;
-                let public =
-                    member_keys::public_of(curve, &private_key).ok_or_else(|| no_key("the key is not valid"))?;
-                let credential = member_keys::credential(name, &public);
-                let ours = (credential.clone(), curve, &private_key);
-                let proof = OscorePossession::prove(&mut crypto, &request, &nonce, ours);
-                request.possession = Some(proof.map_err(|_| no_key("the key does not sign"))?);
-                Some((curve, private_key, credential))
+                let challenge = OscoreChallenge::parse(&reply.payload).map_err(ControllerError::Response)?;
+                let (private_key, proof) = self.prove_new_key(&mut crypto, name, &request, &challenge)?;
+                let credential = proof.credential.clone();
+                request.possession = Some(proof);
+                Some((challenge.curve, private_key, credential))
             }
         };
         let joined = now();
@@ -155,7 +150,13 @@ impl Controller {
         if keys.sender_id.is_some() != own.is_some() {
             return Err(ControllerError::Response(Malformed::Missing(NUM)));
         }
-        let manager = Manager { uri: self.uri.to_string(), node, epoch: keys.number, allow: allow.clone() };
+        let manager = Manager {
+            uri: self.uri.to_string(),
+            node,
+            epoch: keys.number,
+            allow: allow.clone(),
+            roles: Some(roles.number()),
+        };
         let new = ManagedKeys {
             group: &self.group,
             name,
@@ -166,6 +167,83 @@ impl Controller {
             joined,
         };
         Ok(new.create(dir)?)
+    }
+
+    fn no_key(&self, why: &str) -> ControllerError {
+        ControllerError::NoKey { group: self.group.clone(), source: SignError(why.to_owned()) }
+    }
+
+    /// Makes a new key pair for the member `name`. Returns the private key, and the credential with the proof that the
+    /// member has the private key. The proof covers the scope and the nonce of `request`.
+    fn prove_new_key(
+        &self,
+        crypto: &mut HostCrypto,
+        name: &str,
+        request: &OscoreJoinRequest,
+        challenge: &OscoreChallenge,
+    ) -> Result<(Secret<32>, OscorePossession), ControllerError> {
+        let OscoreChallenge { curve, nonce } = challenge;
+        let private_key = member_keys::draw(crypto, *curve).map_err(|_| self.no_key("the curve is not known"))?;
+        let public = member_keys::public_of(*curve, &private_key);
+        let public = public.ok_or_else(|| self.no_key("the key is not valid"))?;
+        let ours = (member_keys::credential(name, &public), *curve, &private_key);
+        let proof = OscorePossession::prove(crypto, request, nonce, ours);
+        let proof = proof.map_err(|_| self.no_key("the key does not sign"))?;
+        Ok((private_key, proof))
+    }
+
+    /// Gives a member another key pair (RFC 9594, section 4.9.1). The Group Manager then begins an epoch, and the
+    /// directory of the member gets the new key pair and the keys of this epoch. If the call fails after the Group Manager
+    /// has accepted the new credential, the other members refuse the messages of this member until the call succeeds
+    /// again, or until the member joins again.
+    ///
+    /// # Errors
+    /// [`ControllerError::Context`] if the member is a monitor, or if a process uses the directory: the Group Manager has
+    /// then received no request. [`ControllerError::RolesUnknown`] if the directory does not contain the roles of the
+    /// member. The other errors of [`ControllerError`].
+    pub async fn renew_credential_oscore(&self, dir: &Path) -> Result<(), ControllerError> {
+        let _lock = contexts::lock(dir)?;
+        let (file, manager) = self.managed(dir)?;
+        if file.own.is_none() {
+            return Err(ContextError::Monitor { dir: dir.display().to_string() }.into());
+        }
+        let session = self.connect().await?;
+        let renewed = self.renew_credential_over(&session, (dir, &file, manager)).await;
+        session.close();
+        renewed
+    }
+
+    async fn renew_credential_over(
+        &self,
+        session: &Session,
+        (dir, file, manager): (&Path, &MemberFile, Manager),
+    ) -> Result<(), ControllerError> {
+        let roles = manager.roles.and_then(Roles::of_number);
+        let roles = roles.ok_or_else(|| ControllerError::RolesUnknown(self.group.clone()))?;
+        let path = format!("{}/nodes/{}/cred", self.path(), manager.node);
+        let ask = async |payload: &[u8]| {
+            let asked = session.post(&path, payload).content_format(GROUPCOMM_CBOR).await;
+            asked.map_err(|source| self.unreachable(source))
+        };
+        let mut crypto = HostCrypto::from_os().map_err(|error| self.no_key(&error.to_string()))?;
+        // An empty request asks for the demand of a proof.
+        let reply = ask(&[]).await?;
+        if reply.code != Code::BAD_REQUEST || reply.content_format() != Some(GROUPCOMM_CBOR.into()) {
+            return Err(self.refusal(&reply));
+        }
+        let challenge = OscoreChallenge::parse(&reply.payload).map_err(ControllerError::Response)?;
+        let mut cnonce = vec![0; 8];
+        crypto.random(&mut cnonce);
+        let group = self.group.clone();
+        let request = OscoreJoinRequest { group, roles, creds: None, cnonce, possession: None };
+        let (private_key, proof) = self.prove_new_key(&mut crypto, &file.name, &request, &challenge)?;
+        let reply = ask(&proof.encode_update(&request.cnonce)).await?;
+        if reply.code != Code::CHANGED {
+            return Err(self.refusal(&reply));
+        }
+        let keys = self.oscore_keys_over(session, &manager.node).await?;
+        let own = Some((&private_key, proof.credential.as_slice()));
+        install((file, own), manager, &keys, |new| new.replace(dir))
     }
 
     /// Asks for the keys of the current epoch and for the credentials of the other members, until both have the same
@@ -208,7 +286,7 @@ impl Controller {
         let (file, manager) = self.managed(dir)?;
         let keys = self.oscore_keys(&manager.node).await?;
         match keys.number > manager.epoch {
-            true => install(&file, manager, &keys, replace).map(|()| true),
+            true => install((&file, own_of(&file)), manager, &keys, replace).map(|()| true),
             false => Ok(false),
         }
     }
@@ -232,7 +310,7 @@ impl Controller {
             return Ok(false);
         }
         match keys_after(&file, manager.epoch, message) {
-            Some(keys) => install(&file, manager, &keys, replace).map(|()| true),
+            Some(keys) => install((&file, own_of(&file)), manager, &keys, replace).map(|()| true),
             None => self.newer_oscore_keys(dir, replace).await,
         }
     }
@@ -354,9 +432,16 @@ trait Replace: FnOnce(&ManagedKeys<'_>) -> Result<(), ContextError> {}
 
 impl<F: FnOnce(&ManagedKeys<'_>) -> Result<(), ContextError>> Replace for F {}
 
-/// Replaces the keys of a member by the keys of a later epoch.
+/// The private key and the credential of a member; `None` for a monitor.
+type Own<'k> = Option<(&'k Secret<32>, &'k [u8])>;
+
+fn own_of(file: &MemberFile) -> Own<'_> {
+    file.own.as_ref().map(|own| (&own.private_key, own.credential.as_slice()))
+}
+
+/// Replaces the keys of a member by the keys of a later epoch. `own` is the key pair of the member in this epoch.
 fn install(
-    file: &MemberFile,
+    (file, own): (&MemberFile, Own<'_>),
     manager: Manager,
     keys: &OscoreKeys,
     replace: impl Replace,
@@ -369,7 +454,7 @@ fn install(
         name: &file.name,
         manager: Manager { epoch: keys.number, ..manager },
         keys,
-        own: file.own.as_ref().map(|own| (&own.private_key, own.credential.as_slice())),
+        own,
         group_manager_credential: &file.group_manager_credential,
         joined: file.created,
     };

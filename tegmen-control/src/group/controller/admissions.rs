@@ -234,12 +234,22 @@ impl Group {
     /// Checks the credential of a member of a Group OSCORE group. No two members have the same credential.
     fn check_credential(&self, new: &NewMember, others: &[(String, Member)]) -> Result<(), GroupError> {
         let Some(credential) = new.public_key.as_deref().filter(|_| new.oscore.is_some()) else { return Ok(()) };
-        oscore::check_credential(&self.config, &new.name, credential)?;
+        self.check_unused(&new.name, credential, others)
+    }
+
+    /// Checks the credential of the member `name`, as [`Self::check_credential`] does.
+    pub(super) fn check_unused(
+        &self,
+        name: &str,
+        credential: &[u8],
+        others: &[(String, Member)],
+    ) -> Result<(), GroupError> {
+        oscore::check_credential(&self.config, name, credential)?;
         let digits = to_hex(credential);
         let has_it = |member: &Member| member.oscore.as_ref().is_some_and(|it| it.credential.as_ref() == Some(&digits));
-        let known = self.members.iter().filter(|(name, _)| *name != new.name).map(|(_, member)| member);
+        let known = self.members.iter().filter(|(other, _)| *other != name).map(|(_, member)| member);
         match known.chain(others.iter().map(|(_, member)| member)).any(has_it) {
-            true => Err(GroupError::OtherCredential(new.name.clone())),
+            true => Err(GroupError::OtherCredential(name.to_owned())),
             false => Ok(()),
         }
     }

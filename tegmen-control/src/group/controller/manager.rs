@@ -6,9 +6,9 @@ use crate::group::members::Member;
 use crate::group::oscore::{self, OscoreMember};
 use crate::group::rekeying::Rekeying;
 use tegmen_base::crypto::Crypto;
-use tegmen_base::hex::from_hex;
+use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_host::group::groupcomm::oscore::{
-    KdcCred, OscoreCred, OscoreCreds, OscoreFilter, OscoreKeys, OscoreRekeying, VerificationData, sender_id_of,
+    KdcCred, OscoreCred, OscoreCreds, OscoreFilter, OscoreKeys, OscoreRekeying, Roles, VerificationData, sender_id_of,
 };
 use tegmen_host::provider::HostCrypto;
 use tegmen_store::Store;
@@ -243,6 +243,44 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             Err(GroupError::NoMember { .. }) => Ok(None),
             credential => credential,
         }
+    }
+
+    /// Returns the roles of a member of a Group OSCORE group, and the number of its leaf in the key tree.
+    ///
+    /// # Errors
+    /// The errors of [`Self::oscore_keys`].
+    pub(crate) async fn oscore_roles(&self, group: &str, member: &str) -> Result<(Roles, u32), GroupError> {
+        self.with_member(group, (member, u16::MAX), |group, member| {
+            let roles = member.oscore.as_ref().and_then(|record| Roles::of_number(record.roles.into()));
+            let roles = roles.ok_or_else(|| GroupError::OtherProtocol(group.name.clone()))?;
+            Ok((roles, member.leaf))
+        })
+        .await
+    }
+
+    /// Replaces the credential of a member of a Group OSCORE group. The next epoch begins, so the rekeying message gives
+    /// the new credential to the other members. The member keeps its Sender ID. The caller has verified that the member
+    /// has the private key of the credential.
+    ///
+    /// # Errors
+    /// [`GroupError::OtherCredential`] if the credential does not fit the group, or if another member has it.
+    /// [`GroupError::NoSenderId`] for a monitor, which has no credential. [`GroupError::NoMember`] for an unknown member,
+    /// [`GroupError::OtherProtocol`] for a group that does not use Group OSCORE, and the errors of [`Self::admit`].
+    pub async fn replace_credential(&self, group: &str, name: &str, credential: &[u8]) -> Result<Rekeying, GroupError> {
+        self.change(group, |group, crypto| {
+            group.require(Protocol::Oscore)?;
+            let known = group.member(name)?;
+            let record = known.oscore.clone().filter(|record| record.id.is_some()).ok_or(GroupError::NoSenderId(0))?;
+            group.check_unused(name, credential, &[])?;
+            // Each write of the row of a member gives its path new secrets, so the order of the rows is that of the paths.
+            let change = group.tree.renew(crypto, known.leaf, known.checks_signatures)?;
+            let path = change.paths.first().and_then(|path| path.origin.clone());
+            let oscore = Some(OscoreMember { credential: Some(to_hex(credential)), ..record });
+            let renewed = Member { oscore, since: change.epoch, path, ..known.clone() };
+            let members = vec![(name.to_owned(), Some(renewed))];
+            Ok(Step { change: Some(change), members, ..Step::default() })
+        })
+        .await
     }
 
     /// Gives a member of a Group OSCORE group another Sender ID. The next epoch begins. Returns the Sender ID.

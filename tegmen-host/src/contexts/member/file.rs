@@ -79,6 +79,11 @@ pub struct Manager {
     /// The rights of each other member that sends requests; `None` allows everything.
     #[serde(default)]
     pub allow: Option<Vec<String>>,
+    /// The roles with which the member joined, as a number: see
+    /// [`Roles::number`](crate::group::groupcomm::oscore::Roles::number). `None` if an earlier version of this program,
+    /// which did not store the roles, wrote the file.
+    #[serde(default)]
+    pub roles: Option<u64>,
 }
 
 /// Another member of the group.

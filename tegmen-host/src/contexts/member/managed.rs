@@ -56,9 +56,9 @@ impl ManagedKeys<'_> {
         keeper::replace(dir, &text, &self.numbers())
     }
 
-    /// Replaces the context by the keys of a later epoch, in a directory whose context this process has open. Before
-    /// the call, the caller must end the use of the sequence numbers of the older context.
-    pub(in crate::contexts) fn replace(&self, dir: &Path) -> Result<(), ContextError> {
+    /// Replaces the context by the keys of a later epoch, in a directory that this process has locked. Before the call,
+    /// the caller must end the use of the sequence numbers of the older context.
+    pub(crate) fn replace(&self, dir: &Path) -> Result<(), ContextError> {
         keeper::replace(dir, &self.text(dir)?, &self.numbers())
     }
 
@@ -104,8 +104,11 @@ impl ManagedKeys<'_> {
             text.push_str(digits);
             text.push_str("\"\n");
         }
-        let Manager { uri, node, epoch, allow } = manager;
+        let Manager { uri, node, epoch, allow, roles } = manager;
         text.push_str(&format!("\n[manager]\nuri = {}\nnode = {}\nepoch = {epoch}\n", quoted(uri), quoted(node)));
+        if let Some(roles) = roles {
+            text.push_str(&format!("roles = {roles}\n"));
+        }
         if let Some(allow) = allow {
             text.push_str(&format!("allow = {}\n", rules(allow)));
         }

@@ -220,6 +220,42 @@ impl OscorePossession {
         Ok(Self { scope, credential, signature })
     }
 
+    /// Writes the payload of a request that replaces the credential of a member (RFC 9594, section 4.9.1). `cnonce` is the
+    /// nonce that the signature covers.
+    pub fn encode_update(&self, cnonce: &[u8]) -> Out {
+        let mut map = MapWriter::default();
+        map.entry(CLIENT_CRED, |encoder| bytes(encoder, &self.credential));
+        map.entry(CNONCE, |encoder| bytes(encoder, cnonce));
+        map.entry(CLIENT_CRED_VERIFY, |encoder| bytes(encoder, &self.signature));
+        map.finish()
+    }
+
+    /// Reads the payload of a request that replaces the credential of a member. `scope` has the bytes of the scope with
+    /// which the member joined, which the signature covers. Returns the proof and the nonce of the device.
+    ///
+    /// # Errors
+    /// [`Malformed`] if one of the three parameters is missing, or if the nonce is longer than 64 bytes.
+    pub fn parse_update(message: &[u8], scope: Vec<u8>) -> Result<(Self, Vec<u8>), Malformed> {
+        let (mut credential, mut nonce, mut signature) = (None, None, None);
+        read_message(message, |label, decoder| {
+            let place = match label {
+                CLIENT_CRED => &mut credential,
+                CNONCE => &mut nonce,
+                CLIENT_CRED_VERIFY => &mut signature,
+                _ => return Ok(false),
+            };
+            *place = Some(decoder.bytes()?.to_vec());
+            Ok(true)
+        })?;
+        let credential = credential.ok_or(Malformed::Missing(CLIENT_CRED))?;
+        let signature = signature.ok_or(Malformed::Missing(CLIENT_CRED_VERIFY))?;
+        let nonce: Vec<u8> = nonce.ok_or(Malformed::Missing(CNONCE))?;
+        match nonce.len() <= LONGEST_NONCE {
+            true => Ok((Self { scope, credential, signature }, nonce)),
+            false => Err(Malformed::Value(CNONCE)),
+        }
+    }
+
     /// True if the signature proves that the device has the private key of its credential. `challenge` is the nonce of
     /// the Group Manager, and `cnonce` the nonce of the device. The public key must be a valid key on `curve`.
     pub fn proves(&self, crypto: &mut HostCrypto, curve: Curve, (challenge, cnonce): (&[u8], &[u8])) -> bool {

@@ -34,6 +34,15 @@ fn a_proof_of_possession_is_valid_for_its_key_its_scope_and_its_nonces_alone() {
         let other_curve = if curve == Curve::P256 { Curve::Ed25519 } else { Curve::P256 };
         assert!(!proof.proves(&mut HostCrypto::from_os().unwrap(), other_curve, nonces));
 
+        // A request that replaces a credential has no scope: client_cred 5, cnonce 6, client_cred_verify 24.
+        let update = proof.encode_update(&[2; 8]);
+        assert_eq!(OscorePossession::parse_update(&update, proof.scope.clone()), Ok((proof.clone(), vec![2; 8])));
+        let cut = |end: usize| OscorePossession::parse_update(&update[..end], Vec::new());
+        assert!((0..update.len()).all(|end| cut(end).is_err()), "it was cut");
+        let long = proof.encode_update(&[2; LONGEST_NONCE + 1]);
+        assert_eq!(OscorePossession::parse_update(&long, Vec::new()), Err(Malformed::Value(CNONCE)));
+        assert_eq!(OscorePossession::parse_update(&[0xa0], Vec::new()), Err(Malformed::Missing(CLIENT_CRED)));
+
         let whole = request(6, Some(proof));
         assert_eq!(OscoreJoinRequest::parse(&whole.encode()), Ok(whole));
     }
