@@ -30,7 +30,7 @@ pub use directory::{StoredContext, create};
 pub use file::{ContextFile, aead_name as algorithm};
 pub use foreign::{Format, export_to_wireshark};
 pub use keeper::Used;
-pub(crate) use keeper::lock;
+pub(crate) use keeper::{has_context, lock};
 pub use kind::{recover, used};
 pub use member::keys as member_keys;
 pub use member::{

@@ -189,6 +189,9 @@ async fn a_directory_in_use_gets_no_new_keys() {
     let open = hall.open();
     let refused = hall.controller.renew_credential_oscore(&hall.dir).await;
     assert!(matches!(refused, Err(ControllerError::Context(ContextError::InUse { .. }))));
+    // A join would take the Sender ID from the process that has the directory open.
+    let refused = world.try_join("hall", LAMP).await.err();
+    assert!(matches!(refused, Some(ControllerError::Context(ContextError::InUse { .. }))));
     drop(open);
     assert_eq!(world.controller.show("lamps").await.unwrap().epoch, 2, "the controller received no request");
     // A directory of an earlier version has no roles.

@@ -394,6 +394,11 @@ fn leave_mark(dir: &Path) -> std::io::Result<()> {
     sync_directory(&path)
 }
 
+/// True if the directory contains a context.
+pub(crate) fn has_context(dir: &Path) -> bool {
+    dir.join(CONTEXT).exists()
+}
+
 /// Locks `context.toml`. Each directory of a context contains this file, so no process can open a context unless it
 /// gets the lock.
 pub(crate) fn lock(dir: &Path) -> Result<Locked, ContextError> {

@@ -98,16 +98,26 @@ impl Controller {
     /// key pair for each join. If the directory has an older context, the new one replaces it.
     ///
     /// # Errors
-    /// [`ControllerError`].
+    /// [`ControllerError::Context`] with [`ContextError::InUse`] if a process uses an older context in the directory: the
+    /// controller has then received no request. The other errors of [`ControllerError`].
     pub async fn join_oscore(&self, dir: &Path, joining: &OscoreJoining) -> Result<MemberFile, ControllerError> {
+        // The join takes the Sender ID from a process that uses the older context.
+        let older = contexts::has_context(dir).then(|| contexts::lock(dir)).transpose()?;
         let session = self.connect().await?;
-        let joined = self.join_in(&session, dir, joining).await;
+        let joined = self.join_in(&session, (dir, older.is_some()), joining).await;
         session.close();
         joined?;
         Ok(MemberFile::read(dir)?)
     }
 
-    async fn join_in(&self, session: &Session, dir: &Path, joining: &OscoreJoining) -> Result<(), ControllerError> {
+    /// Joins, and writes the context. `replaces` is true if the directory has an older context, which this process has
+    /// locked.
+    async fn join_in(
+        &self,
+        session: &Session,
+        (dir, replaces): (&Path, bool),
+        joining: &OscoreJoining,
+    ) -> Result<(), ControllerError> {
         let path = self.path();
         let ask = async |payload: &[u8]| {
             let asked = session.post(&path, payload).content_format(GROUPCOMM_CBOR).await;
@@ -166,7 +176,7 @@ impl Controller {
             group_manager_credential: &kdc.credential,
             joined,
         };
-        Ok(new.create(dir)?)
+        Ok(if replaces { new.replace(dir) } else { new.create(dir) }?)
     }
 
     fn no_key(&self, why: &str) -> ControllerError {
