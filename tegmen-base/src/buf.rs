@@ -164,9 +164,9 @@ impl<'t> Writer<'t> {
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), Full> {
-        let room = self.storage.get_mut(self.len..).ok_or(Full)?;
-        copy(room, bytes)?;
-        self.len = self.len.wrapping_add(bytes.len());
+        let end = self.len.checked_add(bytes.len()).ok_or(Full)?;
+        self.storage.get_mut(self.len..end).ok_or(Full)?.copy_from_slice(bytes);
+        self.len = end;
         Ok(())
     }
 
@@ -217,6 +217,22 @@ impl<'t> Writer<'t> {
             return Err(Full);
         }
         copy(self.storage.get_mut(at..).ok_or(Full)?, bytes)
+    }
+
+    /// Inserts `bytes` at position `at`. The bytes that were written from this position on come after them.
+    ///
+    /// # Errors
+    /// [`Full`] if the storage ends, or if fewer than `at` bytes were written. Nothing changes then.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub fn insert(&mut self, at: usize, bytes: &[u8]) -> Result<(), Full> {
+        let end = self.len.checked_add(bytes.len()).ok_or(Full)?;
+        let room = self.storage.get_mut(at..end).ok_or(Full)?;
+        // In this form the compiler sees that `copy_within` cannot panic.
+        let moved = room.len().checked_sub(bytes.len()).ok_or(Full)?;
+        room.copy_within(..moved, bytes.len());
+        copy(room, bytes)?;
+        self.len = end;
+        Ok(())
     }
 
     /// Removes everything after the first `len` bytes.

@@ -179,24 +179,21 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
 
     /// Receives the payload of a frame that belongs to another network layer than IPv6. Returns the whole payload, if
     /// the frame completes it. The payload begins with a dispatch in a page of RFC 8025, and this layer does not
-    /// compress it.
+    /// compress it. A payload that is whole in one frame needs no slot, so it does not replace an incomplete payload.
     ///
     /// # Errors
     /// [`FragmentError`] is the reason why the frame is dropped. If the frame contradicts an incomplete payload in the
     /// buffer, this payload is also dropped.
-    pub fn receive_page(
-        &mut self,
+    pub fn receive_page<'a>(
+        &'a mut self,
         now: Instant,
         hop: &Hop,
-        payload: &[u8],
-    ) -> Result<Option<&mut [u8]>, FragmentError> {
+        payload: &'a [u8],
+    ) -> Result<Option<&'a [u8]>, FragmentError> {
         let mut reader = Reader::new(payload);
         let first = payload.first().copied().ok_or(FragmentError::Truncated)?;
         if is_page(first) {
-            let index = self.free(now);
-            let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
-            copy(&mut slot.bytes, payload)?;
-            return Ok(slot.bytes.get_mut(..payload.len()));
+            return if payload.len() > BYTES { Err(FragmentError::TooLong) } else { Ok(Some(payload)) };
         }
         let is_first = match first & 0xf8 {
             0xc0 => true,
@@ -212,7 +209,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         }
         let index = self.slot(now, hop, len, tag)?;
         self.put(index, offset, reader.rest())?;
-        Ok(self.complete(index))
+        Ok(self.complete(index).map(|payload| &*payload))
     }
 
     /// Removes incomplete packets that began longer than `TIMEOUT` ago.
@@ -344,8 +341,13 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
 
     /// Returns the index of a free slot. If no slot is free, drops the oldest packet and returns the index of its slot.
     fn free(&mut self, now: Instant) -> usize {
-        let age = |slot: &Slot<BYTES>| if slot.since == Instant::NEVER { u64::MAX } else { age(now, slot.since) };
-        let oldest = self.slots.iter().enumerate().max_by_key(|(_, slot)| age(slot)).map_or(0, |(index, _)| index);
+        let (mut longest, mut oldest) = (0, 0);
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            let age = if slot.since == Instant::NEVER { u64::MAX } else { age(now, slot.since) };
+            if age >= longest {
+                (longest, oldest) = (age, index);
+            }
+        }
         if let Some(slot) = self.slots.get_mut(oldest) {
             slot.since = Instant::NEVER;
         }

@@ -51,24 +51,33 @@ pub struct ReceivedData<'p> {
     pub wire: &'p [u8],
 }
 
+/// The elements of a Data packet, in order.
+pub(crate) const KINDS: [Type; 5] =
+    [Type::NAME, Type::META_INFO, Type::CONTENT, Type::SIGNATURE_INFO, Type::SIGNATURE_VALUE];
+/// The elements of a MetaInfo, in order.
+pub(crate) const META_KINDS: [Type; 3] = [Type::CONTENT_TYPE, Type::FRESHNESS, Type::FINAL_BLOCK];
+
 impl<'p> ReceivedData<'p> {
     /// Reads a packet. `wire` must contain only this packet.
     ///
     /// # Errors
     /// [`Error`].
     pub fn parse(wire: &'p [u8]) -> Result<Self, Error> {
-        let signed = Signed { info: SignatureInfo::NONE, value: &[], portion: [&[]; 3] };
-        let mut received = Self { data: Data::default(), signed, wire };
+        let mut received = Self::unread(wire);
         received.read()?;
         Ok(received)
+    }
+
+    /// Makes a value for the packet in `wire`. The fields are empty until [`Self::read`].
+    pub(crate) fn unread(wire: &'p [u8]) -> Self {
+        let signed = Signed { info: SignatureInfo::NONE, value: &[], portion: [&[]; 3] };
+        Self { data: Data::default(), signed, wire }
     }
 
     /// Reads the fields from the packet in `wire`. Writes each field to its place, because copies of the fields would
     /// need much code on a device.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn read(&mut self) -> Result<(), Error> {
-        const KINDS: [Type; 5] =
-            [Type::NAME, Type::META_INFO, Type::CONTENT, Type::SIGNATURE_INFO, Type::SIGNATURE_VALUE];
+    pub(crate) fn read(&mut self) -> Result<(), Error> {
         let value = tlv::only(self.wire, Type::DATA)?;
         let mut fields = [None; KINDS.len()];
         tlv::find(value, &KINDS, &mut fields)?;
@@ -96,7 +105,7 @@ impl<'p> ReceivedData<'p> {
 impl<'p> Data<'p> {
     fn read_meta(&mut self, value: &'p [u8]) -> Result<(), Error> {
         let mut fields = [None; 3];
-        tlv::find(value, &[Type::CONTENT_TYPE, Type::FRESHNESS, Type::FINAL_BLOCK], &mut fields)?;
+        tlv::find(value, &META_KINDS, &mut fields)?;
         let [kind, freshness, last] = &fields;
         let mut number = None;
         tlv::read_integer(kind, &mut number)?;
@@ -148,26 +157,18 @@ impl<'p> Data<'p> {
     }
 
     fn write_meta(&self, out: &mut Writer<'_>) -> Result<(), Full> {
-        let integer = |kind, number| tlv::element_len(kind, tlv::integer_bytes(number, &mut [0; 8]).len());
-        let kind = self.content_type.map_or(0, |kind| integer(Type::CONTENT_TYPE, kind.0));
-        let freshness = self.freshness.map_or(0, |freshness| integer(Type::FRESHNESS, freshness));
-        let last = self.final_block.map(|last| tlv::element_len(last.kind, last.value.len()));
-        let block = last.map_or(0, |len| tlv::element_len(Type::FINAL_BLOCK, len));
-        let len = kind.saturating_add(freshness).saturating_add(block);
-        if len == 0 {
-            return Ok(());
-        }
-        tlv::write_head(out, Type::META_INFO, len)?;
+        let start = out.len();
         if let Some(kind) = self.content_type {
             tlv::write_integer(out, Type::CONTENT_TYPE, kind.0)?;
         }
         if let Some(freshness) = self.freshness {
             tlv::write_integer(out, Type::FRESHNESS, freshness)?;
         }
-        if let (Some(block), Some(len)) = (self.final_block, last) {
-            tlv::write_head(out, Type::FINAL_BLOCK, len)?;
-            block.write(out)?;
+        if let Some(last) = self.final_block {
+            let block = out.len();
+            last.write(out)?;
+            tlv::enclose(out, block, Type::FINAL_BLOCK)?;
         }
-        Ok(())
+        if out.len() == start { Ok(()) } else { tlv::enclose(out, start, Type::META_INFO) }
     }
 }

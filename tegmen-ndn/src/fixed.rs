@@ -64,11 +64,13 @@ impl<T: Record, const N: usize> Default for FixedList<T, N> {
 }
 
 impl<T: Record, const N: usize> List<T> for FixedList<T, N> {
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn push(&mut self, record: T) -> bool {
         let len = self.len();
         self.records.get_mut(len).map(|place| *place = record).is_some()
     }
 
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn as_slice(&self) -> &[T] {
         self.records.get(..self.len()).unwrap_or(&[])
     }
@@ -91,10 +93,15 @@ pub struct Routes<'r> {
 
 impl Fib for Routes<'_> {
     fn next_hops(&self, name: &Name<'_>) -> (Strategy, &[NextHop]) {
-        let found = self.routes.iter().filter(|(prefix, _)| prefix.is_prefix_of(name));
-        let longest = found.max_by_key(|(prefix, _)| prefix.as_bytes().len());
+        let (mut longest, mut hops): (usize, &[NextHop]) = (0, &[]);
+        for (prefix, next) in self.routes {
+            let len = prefix.as_bytes().len();
+            if len >= longest && prefix.is_prefix_of(name) {
+                (longest, hops) = (len, next);
+            }
+        }
         let is_multicast = self.multicast.iter().any(|prefix| prefix.is_prefix_of(name));
-        (if is_multicast { Strategy::Multicast } else { Strategy::BestRoute }, longest.map_or(&[], |(_, hops)| *hops))
+        (if is_multicast { Strategy::Multicast } else { Strategy::BestRoute }, hops)
     }
 }
 
@@ -223,7 +230,8 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
 
     fn insert(&mut self, from: FaceId, received: &ReceivedInterest<'_>, expires: Tick) -> Option<PitId> {
         let interest = &received.interest;
-        if interest.parameters.is_some() || interest.hint.is_some() {
+        let name = interest.name.as_bytes();
+        if interest.parameters.is_some() || interest.hint.is_some() || name.len() > NAME {
             return None;
         }
         let is_of = |place: &&Place<NAME, ASKED, SENT, K>| {
@@ -236,15 +244,14 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
         let next = usize::from(self.next);
         let is_free = |place: &usize| matches!(self.places.get(*place), Some(None));
         let free = (0..N).map(|place| place.wrapping_add(next).checked_rem(N).unwrap_or(0)).find(is_free)?;
-        let mut name = [0; NAME];
-        copy(&mut name, interest.name.as_bytes()).ok()?;
-        *self.places.get_mut(free)? = Some(Place {
+        let place = self.places.get_mut(free)?.insert(Place {
             entry: Entry::new(expires, interest.hop_limit),
             timer: 0,
             matches: Matches::of(interest),
-            len: interest.name.as_bytes().len() as u8,
-            name,
+            len: name.len() as u8,
+            name: [0; NAME],
         });
+        let _ = copy(&mut place.name, name); // it fits
         // Each search begins at a place that has a HopID.
         let next = free.wrapping_add(1);
         self.next = if next < MAX_ID.into() { next as u8 } else { 0 };
@@ -382,20 +389,22 @@ impl<const N: usize, const LEN: usize> Store for FixedStore<N, LEN> {
         }
         self.uses = self.uses.wrapping_add(1);
         let uses = self.uses;
-        let is_same =
-            |place: &Option<Stored<LEN>>| place.as_ref().is_some_and(|stored| stored.name() == data.data.name);
-        let idle = |place: &Option<Stored<LEN>>| {
-            place.as_ref().map_or(u64::MAX, |stored| uses.wrapping_sub(stored.used).into())
-        };
-        // A new packet replaces a stored packet with the same name, even if an element of the array is free.
-        let same = self.places.iter().position(is_same);
-        let place = match same {
-            Some(same) => self.places.get_mut(same),
-            None => self.places.iter_mut().max_by_key(|place| idle(place)),
-        };
+        // A new packet replaces a stored packet with the same name, even if an element of the array is free. Otherwise
+        // it takes a free element, or replaces the packet that was not used for the longest time.
+        let (mut best, mut chosen) = (0, None);
+        for place in &mut self.places {
+            let rank = match place {
+                Some(stored) if stored.name() == data.data.name => u32::MAX,
+                Some(stored) => uses.wrapping_sub(stored.used).min(u32::MAX - 2),
+                None => u32::MAX - 1,
+            };
+            if rank >= best {
+                (best, chosen) = (rank, Some(place));
+            }
+        }
         let stale = Tick::of(now).after_millis(data.data.freshness.unwrap_or(0));
         let stored = now.coarse();
-        if let Some(place) = place {
+        if let Some(place) = chosen {
             let name = Span::within(data.wire.as_ptr().addr(), data.data.name.as_bytes());
             let len = data.wire.len() as u16;
             let new = place.insert(Stored { packet: [0; LEN], len, name, stale, stored, used: uses });

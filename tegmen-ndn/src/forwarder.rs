@@ -11,7 +11,7 @@ use crate::interest::{DEFAULT_LIFETIME, Interest, ReceivedInterest, decrement_ho
 use crate::lp::NackReason;
 use crate::name::Name;
 use crate::tables::{
-    FaceId, Fib, InRecord, List as _, OutRecord, Pit, PitId, Refused, Store, Strategy, Tick, millis_of,
+    Entry, FaceId, Fib, InRecord, List, OutRecord, Pit, PitId, Refused, Store, Strategy, Tick, millis_of,
 };
 use core::time::Duration;
 use tegmen_base::buf::Frame;
@@ -127,6 +127,26 @@ struct Passing<'p> {
     from: Option<FaceId>,
 }
 
+impl Passing<'_> {
+    /// Sends the Interest to a next hop, and records this in its entry. Returns false if the entry has no space for the
+    /// record. The Interest is then not sent.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn send<K>(
+        &self,
+        face: FaceId,
+        now: Tick,
+        id: PitId,
+        entry: &mut Entry<impl Sized, impl List<OutRecord>>,
+        faces: &mut impl Faces<K>,
+    ) -> bool {
+        let is_recorded = entry.send(OutRecord::new(face, self.nonce, now));
+        if is_recorded {
+            faces.send(face, Outgoing::Interest(self.packet, id));
+        }
+        is_recorded
+    }
+}
+
 impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
     /// Processes the Interest in `packet`, which arrived with the PitToken `token`. Decrements the HopLimit in
     /// `packet`.
@@ -145,7 +165,8 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
             return Err(Dropped::HopLimit);
         }
         let packet = &*packet;
-        let received = ReceivedInterest::parse(packet).map_err(|_| Dropped::Malformed)?;
+        let mut received = ReceivedInterest::unread(packet);
+        received.read().map_err(|_| Dropped::Malformed)?;
         let interest = &received.interest;
         let nonce = interest.nonce.filter(|_| received.has_valid_digest::<C>()).ok_or(Dropped::Malformed)?;
         if is_localhost(&interest.name) && !faces.is_local(from) {
@@ -208,7 +229,6 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         if entry.sent.as_slice().iter().any(suppressed) {
             return false;
         }
-        let record = |face| OutRecord::new(face, passing.nonce, now);
         let (mut best, mut is_sent) = (None, false);
         for hop in hops {
             let face = hop.face;
@@ -228,21 +248,15 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
                 Some(sent) => (true, u32::MAX.wrapping_sub(now.since(sent.at(now)))),
             };
             match strategy {
-                Strategy::Multicast if entry.send(record(face)) => {
-                    faces.send(face, Outgoing::Interest(passing.packet, id));
-                    is_sent = true;
-                }
+                Strategy::Multicast => is_sent |= passing.send(face, now, id, entry, faces),
                 Strategy::BestRoute if best.is_none_or(|(least, _)| rank < least) => best = Some((rank, face)),
-                Strategy::Multicast | Strategy::BestRoute => {}
+                Strategy::BestRoute => {}
             }
         }
-        if let Some((_, face)) = best
-            && entry.send(record(face))
-        {
-            faces.send(face, Outgoing::Interest(passing.packet, id));
-            is_sent = true;
+        match best {
+            Some((_, face)) => passing.send(face, now, id, entry, faces),
+            None => is_sent,
         }
-        is_sent
     }
 
     /// Processes a Data packet. `is_authentic` returns false if the owner of the forwarder refuses the signature of the
@@ -258,29 +272,30 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         is_authentic: &mut dyn FnMut(&ReceivedData<'_>) -> bool,
         faces: &mut impl Faces<P::Token>,
     ) -> Result<Outcome, Dropped> {
-        let received = ReceivedData::parse(packet).map_err(|_| Dropped::Malformed)?;
+        let mut received = ReceivedData::unread(packet);
+        received.read().map_err(|_| Dropped::Malformed)?;
         let name = &received.data.name;
         if is_localhost(name) && !faces.is_local(from) {
             return Err(Dropped::Scope);
         }
         let digest = self.pit.has_digests().then(|| received.implicit_digest::<C>());
-        let find = |pit: &P| pit.matching(name, digest.as_ref(), from);
-        let Some(first) = find(&self.pit) else { return Err(Dropped::Unsolicited) };
-        if !is_authentic(&received) {
-            return Err(Dropped::NotAuthentic);
-        }
-        self.store.insert(now, &received);
-        let mut next = Some(first);
-        while let Some(id) = next {
+        let mut is_stored = false;
+        while let Some(id) = self.pit.matching(name, digest.as_ref(), from) {
+            if !is_stored {
+                if !is_authentic(&received) {
+                    return Err(Dropped::NotAuthentic);
+                }
+                self.store.insert(now, &received);
+                is_stored = true;
+            }
             if let Some(entry) = self.pit.entry(id) {
                 for asked in entry.asked.as_slice().iter().filter(|asked| asked.face != from) {
                     faces.send(asked.face, Outgoing::Data(packet, asked.token));
                 }
             }
             self.pit.remove(id);
-            next = find(&self.pit);
         }
-        Ok(Outcome::Returned)
+        if is_stored { Ok(Outcome::Returned) } else { Err(Dropped::Unsolicited) }
     }
 
     /// Processes a Nack: the next hop `from` does not answer an Interest of this forwarder.
@@ -390,6 +405,7 @@ fn is_localhop(name: &Name<'_>) -> bool {
 }
 
 /// Returns true for a name under `/localhost`, which must not leave the host.
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 fn is_localhost(name: &Name<'_>) -> bool {
     name.as_bytes().starts_with(b"\x08\x09localhost")
 }

@@ -46,7 +46,8 @@ pub struct ReceivedInterest<'p> {
     digested: Option<&'p [u8]>,
 }
 
-const KINDS: [Type; 10] = [
+/// The elements of an Interest, in order.
+pub(crate) const KINDS: [Type; 10] = [
     Type::NAME,
     Type::CAN_BE_PREFIX,
     Type::MUST_BE_FRESH,
@@ -66,15 +67,20 @@ impl<'p> ReceivedInterest<'p> {
     /// # Errors
     /// [`Error`].
     pub fn parse(wire: &'p [u8]) -> Result<Self, Error> {
-        let mut received = Self { interest: Interest::default(), signed: None, wire, digested: None };
+        let mut received = Self::unread(wire);
         received.read()?;
         Ok(received)
+    }
+
+    /// Makes a value for the packet in `wire`. The fields are empty until [`Self::read`].
+    pub(crate) fn unread(wire: &'p [u8]) -> Self {
+        Self { interest: Interest::default(), signed: None, wire, digested: None }
     }
 
     /// Reads the fields from the packet in `wire`. Writes each field to its place, because copies of the fields would
     /// need much code on a device.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn read(&mut self) -> Result<(), Error> {
+    pub(crate) fn read(&mut self) -> Result<(), Error> {
         let value = tlv::only(self.wire, Type::INTEREST)?;
         let mut fields = [None; KINDS.len()];
         tlv::find(value, &KINDS, &mut fields)?;
@@ -242,16 +248,14 @@ impl Interest<'_> {
         if has_digest || (components.is_empty() && self.parameters.is_none()) {
             return Err(WriteError::Name);
         }
-        let digest_len = self.parameters.map_or(0, |_| tlv::element_len(Type::PARAMETERS_DIGEST, DIGEST_LEN));
-        let name_len = components.len().saturating_add(digest_len);
         let mut place = 0;
         frame.append_with(|out| {
-            tlv::write_head(out, Type::NAME, name_len)?;
             out.put(components)?;
             if self.parameters.is_some() {
                 tlv::write(out, Type::PARAMETERS_DIGEST, &[0; DIGEST_LEN])?;
-                place = out.len();
             }
+            tlv::enclose(out, 0, Type::NAME)?;
+            place = out.len();
             self.write_guiders(out)
         })?;
         let Some(parameters) = self.parameters else { return Ok(()) };

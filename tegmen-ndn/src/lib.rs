@@ -39,7 +39,7 @@ pub use interest::{DEFAULT_LIFETIME, Interest, ReceivedInterest, write_with_nonc
 pub use name::{Component, Name, Names};
 pub use uri::{UriError, write_uri};
 
-use tegmen_base::buf::{Frame, Full, Writer};
+use tegmen_base::buf::{Frame, Full};
 use tlv::Type;
 
 /// Length of the longest packet that forwarders forward, in bytes.
@@ -50,10 +50,8 @@ pub const MAX_HEAD: usize = 6;
 
 /// Puts the type and the length in front of the value in `frame`.
 fn put_head(kind: Type, frame: &mut Frame<'_>) -> Result<(), Full> {
-    let mut head = [0; MAX_HEAD];
-    let mut out = Writer::new(&mut head);
-    tlv::write_head(&mut out, kind, frame.len())?;
-    let head = out.written();
+    let mut bytes = [0; tlv::MAX_NUMBERS];
+    let head = tlv::head(kind, frame.len(), &mut bytes)?;
     let bytes = frame.widen(head.len(), 0)?;
     tegmen_base::buf::copy(bytes, head)
 }

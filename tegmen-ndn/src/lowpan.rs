@@ -19,8 +19,9 @@ pub use time::{time_code, time_value};
 
 use crate::name::Name;
 use crate::tables::PitId;
-use crate::tlv::{self, Elements, Type};
-use bytes::{Cursor, Out, length_len};
+use crate::tlv::{self, Element, Elements, Type};
+use crate::{data, interest, signature};
+use bytes::Out;
 use tegmen_base::buf::{Frame, Full, Writer, copy};
 use tegmen_base::crypto::DIGEST_LEN;
 
@@ -154,9 +155,12 @@ impl Dispatch {
             let follows = flag(place.saturating_add(1) < chain, CHAINED);
             out.byte(cid | follows);
         }
-        out.length(len);
+        out.length(out.len(), len);
     }
 }
+
+/// The length of a component that contains a digest, as it is written in a name.
+const LEN_OF_DIGEST: u8 = DIGEST_LEN as u8;
 
 const fn flag(is_set: bool, flag: u8) -> u8 {
     if is_set { flag } else { 0 }
@@ -172,48 +176,32 @@ impl Shared<'_> {
     /// Writes the body of a compressed Interest (RFC 9139, section 5.3.2). `out` stores an error if the rules do not
     /// cover the Interest.
     fn interest(&self, value: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
-        let mut cursor = Cursor::of(value);
-        let name = cursor.take(Type::NAME).unwrap_or(&[]);
-        let prefix = cursor.take(Type::CAN_BE_PREFIX);
-        let fresh = cursor.take(Type::MUST_BE_FRESH);
-        let hint = cursor.take(Type::FORWARDING_HINT);
-        let nonce = cursor.take(Type::NONCE).unwrap_or(&[]);
-        let lifetime = cursor.take(Type::LIFETIME);
-        let hop_limit = cursor.take(Type::HOP_LIMIT).unwrap_or(&[DEFAULT_HOP_LIMIT]);
-        let parameters = cursor.take(Type::PARAMETERS);
-        // The digest is the value of the last component. The type and the length of this component have one byte each.
-        let last = Name::of_checked(name).last().map(|last| last.kind);
-        let has_digest = matches!(last, Some(Type::IMPLICIT_DIGEST | Type::PARAMETERS_DIGEST));
-        let (components, digest) = match name.split_last_chunk::<DIGEST_LEN>() {
-            Some((front, digest)) if has_digest => {
-                (front.get(..front.len().saturating_sub(2)).unwrap_or(&[]), digest.as_slice())
-            }
-            _ => (name, [].as_slice()),
-        };
+        let mut fields = [None; 8];
+        out.require(bytes::fields(value, &interest::KINDS, &mut fields));
+        let [name, prefix, fresh, hint, nonce, lifetime, hop_limit, parameters] = &fields;
+        let (nonce, hop_limit) = (nonce.unwrap_or(&[]), hop_limit.unwrap_or(&[DEFAULT_HOP_LIMIT]));
         let mut flags = [prefix, fresh].into_iter().flatten();
-        out.require(
-            cursor.is_at_end()
-                && matches!(nonce.len(), 0 | 4)
-                && hop_limit.len() == 1
-                && flags.all(<[u8]>::is_empty)
-                && (last == Some(Type::PARAMETERS_DIGEST)) == parameters.is_some(),
-        );
+        out.require(matches!(nonce.len(), 0 | 4) && hop_limit.len() == 1 && flags.all(|flag| flag.is_empty()));
         let [hop_id, context, _] = &mut dispatch.cids;
         *hop_id = self.hop.map_or(0, |(id, _)| id.0);
-        name::write(self.shorten(components, context), out);
+        // A digest is the value of the last component. The type and the length of this component have one byte each.
+        let last = name::write_components(self.shorten(name.unwrap_or(&[]), context), out);
+        let (kind, digest) = match last {
+            [kind @ 1..=2, LEN_OF_DIGEST, digest @ ..] if digest.len() == DIGEST_LEN => (Type((*kind).into()), digest),
+            _ => (Type::GENERIC, last),
+        };
+        out.require(kind != Type::GENERIC || digest.is_empty());
+        out.require((kind == Type::PARAMETERS_DIGEST) == parameters.is_some());
         out.put(digest);
         if let Some(hint) = hint {
-            // The length of the names precedes the names, so it is computed first.
-            let (mut names, mut len) = (Cursor::of(hint), 0usize);
-            while let Some(name) = names.take(Type::NAME) {
-                len = len.saturating_add(name::short_len(name));
+            let start = out.len();
+            for name in Elements::of(hint) {
+                match name {
+                    Ok(Element { kind: Type::NAME, value, .. }) => name::write(value, out),
+                    _ => out.require(false),
+                }
             }
-            out.require(names.is_at_end());
-            out.length(len);
-            let mut names = Cursor::of(hint);
-            while let Some(name) = names.take(Type::NAME) {
-                name::write(name, out);
-            }
+            out.count(start);
         }
         out.put(hop_limit);
         if let Some(parameters) = parameters {
@@ -226,45 +214,38 @@ impl Shared<'_> {
         }
         let first = flag(prefix.is_some(), PREFIX) | flag(fresh.is_some(), FRESH);
         let first = first | flag(hint.is_some(), HINT) | flag(parameters.is_some(), PARAMETERS);
-        dispatch.bytes = [COMPRESSED | first, flag(last == Some(Type::IMPLICIT_DIGEST), DIGEST)];
+        dispatch.bytes = [COMPRESSED | first, flag(kind == Type::IMPLICIT_DIGEST, DIGEST)];
     }
 
     /// Writes the body of a compressed Data packet (RFC 9139, section 5.4.2). `out` stores an error if the rules do not
     /// cover the packet.
     fn data(&self, value: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
-        let mut cursor = Cursor::of(value);
-        let name = cursor.take(Type::NAME).unwrap_or(&[]);
-        let has_meta = cursor.take(Type::META_INFO);
-        let mut meta = Cursor::of(has_meta.unwrap_or(&[]));
-        let content_type = meta.take(Type::CONTENT_TYPE);
-        let freshness = meta.take(Type::FRESHNESS);
-        let last = meta.take(Type::FINAL_BLOCK);
-        let content = cursor.take(Type::CONTENT);
-        let mut info = Cursor::of(cursor.take(Type::SIGNATURE_INFO).unwrap_or(&[]));
-        let kind = info.take(Type::SIGNATURE_TYPE).unwrap_or(&[]);
-        let locator = info.take(Type::KEY_LOCATOR);
-        let mut key = Cursor::of(locator.unwrap_or(&[]));
-        let key_name = key.take(Type::NAME);
-        let key_digest = key.take(Type::KEY_DIGEST);
-        let signature = cursor.take(Type::SIGNATURE_VALUE).unwrap_or(&[]);
-        let is_whole = [&cursor, &meta, &info, &key].into_iter().all(Cursor::is_at_end);
+        let (mut fields, mut metas, mut infos, mut keys) = ([None; 5], [None; 3], [None; 2], [None; 2]);
+        out.require(bytes::fields(value, &data::KINDS, &mut fields));
+        let [name, meta, content, info, signature] = &fields;
+        out.require(bytes::fields(meta.unwrap_or(&[]), &data::META_KINDS, &mut metas));
+        out.require(bytes::fields(info.unwrap_or(&[]), &signature::KINDS, &mut infos));
+        let ([content_type, freshness, last], [kind, locator]) = (&metas, &infos);
+        out.require(bytes::fields(locator.unwrap_or(&[]), &signature::KEY_KINDS, &mut keys));
+        let [key_name, key_digest] = &keys;
+        let (name, kind) = (name.unwrap_or(&[]), kind.unwrap_or(&[]));
         let has_key = key_name.is_some() != key_digest.is_some();
         out.require(
-            is_whole
-                && has_meta.is_some() == [content_type, freshness, last].iter().any(Option::is_some)
+            meta.is_some() == metas.iter().any(Option::is_some)
                 && content.is_some()
                 && has_key_locator(kind) == Some(has_key)
                 && has_key == locator.is_some(),
         );
         let [hop_id, context, key_context] = &mut dispatch.cids;
         let suffix = self.hop.and_then(|(id, interest)| Some((id, name.strip_prefix(interest.as_bytes())?)));
-        match suffix {
+        let shorter = match suffix {
             Some((HopId(id), suffix)) => {
                 *hop_id = id;
-                name::write(suffix, out);
+                suffix
             }
-            None => name::write(self.shorten(name, context), out),
-        }
+            None => self.shorten(name, context),
+        };
+        name::write(shorter, out);
         if let Some(content_type) = content_type {
             out.bytes(content_type);
         }
@@ -273,24 +254,21 @@ impl Shared<'_> {
             name::write(last, out);
         }
         out.bytes(content.unwrap_or(&[]));
-        let key_name = key_name.map(|name| self.shorten(name, key_context));
-        let key_len = key_name.map_or(0, name::short_len);
-        let digest_len = key_digest.map_or(0, |digest| length_len(digest.len()).saturating_add(digest.len()));
-        let kind_len = length_len(kind.len()).saturating_add(kind.len());
-        out.length(kind_len.saturating_add(key_len).saturating_add(digest_len));
+        let start = out.len();
         out.bytes(kind);
         if let Some(name) = key_name {
-            name::write(name, out);
+            name::write(self.shorten(name, key_context), out);
         }
         if let Some(digest) = key_digest {
             out.bytes(digest);
         }
-        out.bytes(signature);
+        out.count(start);
+        out.bytes(signature.unwrap_or(&[]));
         if let Some(freshness) = freshness {
             let millis = tlv::integer(freshness, Type::FRESHNESS).unwrap_or(0);
             let code = time_code(millis);
             // The packet is compressed only if the receiver can restore exactly the same bytes from the code.
-            out.require(time::is_exact(code, millis) && tlv::integer_bytes(millis, &mut [0; 8]) == freshness);
+            out.require(time::is_exact(code, millis) && tlv::integer_bytes(millis, &mut [0; 8]) == *freshness);
             out.byte(code);
         }
         let first = flag(last.is_some(), FINAL_BLOCK) | flag(content_type.is_some(), CONTENT_TYPE);

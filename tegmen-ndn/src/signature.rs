@@ -37,19 +37,14 @@ pub enum KeyLocator<'p> {
 }
 
 impl KeyLocator<'_> {
-    fn value_len(&self) -> usize {
-        match self {
-            Self::Name(name) => tlv::element_len(Type::NAME, name.as_bytes().len()),
-            Self::Digest(digest) => tlv::element_len(Type::KEY_DIGEST, digest.len()),
-        }
-    }
-
     fn write(&self, out: &mut Writer<'_>) -> Result<(), Full> {
-        tlv::write_head(out, Type::KEY_LOCATOR, self.value_len())?;
-        match self {
-            Self::Name(name) => name.write(out),
-            Self::Digest(digest) => tlv::write(out, Type::KEY_DIGEST, digest),
-        }
+        let start = out.len();
+        let (kind, value) = match self {
+            Self::Name(name) => (Type::NAME, name.as_bytes()),
+            Self::Digest(digest) => (Type::KEY_DIGEST, *digest),
+        };
+        tlv::write(out, kind, value)?;
+        tlv::enclose(out, start, Type::KEY_LOCATOR)
     }
 }
 
@@ -71,6 +66,18 @@ pub struct SignatureInfo<'p> {
     pub validity: Option<&'p [u8]>,
 }
 
+/// The elements of a SignatureInfo or InterestSignatureInfo, in order.
+pub(crate) const KINDS: [Type; 6] = [
+    Type::SIGNATURE_TYPE,
+    Type::KEY_LOCATOR,
+    Type::SIGNATURE_NONCE,
+    Type::SIGNATURE_TIME,
+    Type::SIGNATURE_SEQUENCE,
+    Type::VALIDITY_PERIOD,
+];
+/// The elements of a KeyLocator. It contains one of them.
+pub(crate) const KEY_KINDS: [Type; 2] = [Type::NAME, Type::KEY_DIGEST];
+
 impl<'p> SignatureInfo<'p> {
     /// Makes the description of a signature, without a nonce, a time and a sequence number.
     pub const fn new(kind: SignatureType, key: Option<KeyLocator<'p>>) -> Self {
@@ -83,14 +90,6 @@ impl<'p> SignatureInfo<'p> {
     /// Reads the value of a SignatureInfo or InterestSignatureInfo element.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn read(&mut self, value: &'p [u8]) -> Result<(), Error> {
-        const KINDS: [Type; 6] = [
-            Type::SIGNATURE_TYPE,
-            Type::KEY_LOCATOR,
-            Type::SIGNATURE_NONCE,
-            Type::SIGNATURE_TIME,
-            Type::SIGNATURE_SEQUENCE,
-            Type::VALIDITY_PERIOD,
-        ];
         let mut fields = [None; KINDS.len()];
         tlv::find(value, &KINDS, &mut fields)?;
         let [kind, key, nonce, time, sequence, validity] = &fields;
@@ -98,7 +97,7 @@ impl<'p> SignatureInfo<'p> {
         self.kind = SignatureType(tlv::integer(kind.value, Type::SIGNATURE_TYPE)?);
         if let Some(key) = key {
             let mut fields = [None; 2];
-            tlv::find(key.value, &[Type::NAME, Type::KEY_DIGEST], &mut fields)?;
+            tlv::find(key.value, &KEY_KINDS, &mut fields)?;
             self.key = match &fields {
                 [Some(name), None] => Some(KeyLocator::Name(Name::parse(name.value)?)),
                 [None, Some(digest)] => Some(KeyLocator::Digest(digest.value)),
@@ -113,8 +112,10 @@ impl<'p> SignatureInfo<'p> {
         Ok(())
     }
 
-    /// Writes the value of the SignatureInfo or InterestSignatureInfo element.
-    fn write_value(&self, out: &mut Writer<'_>) -> Result<(), Full> {
+    /// Writes the element. `kind` is its type: SignatureInfo for a Data packet, or InterestSignatureInfo for an
+    /// Interest.
+    pub(crate) fn write(&self, kind: Type, out: &mut Writer<'_>) -> Result<(), Full> {
+        let start = out.len();
         tlv::write_integer(out, Type::SIGNATURE_TYPE, self.kind.0)?;
         if let Some(key) = &self.key {
             key.write(out)?;
@@ -131,25 +132,7 @@ impl<'p> SignatureInfo<'p> {
         if let Some(validity) = self.validity {
             tlv::write(out, Type::VALIDITY_PERIOD, validity)?;
         }
-        Ok(())
-    }
-
-    fn value_len(&self) -> usize {
-        let integer = |kind, number| tlv::element_len(kind, tlv::integer_bytes(number, &mut [0; 8]).len());
-        let key = self.key.map_or(0, |key| tlv::element_len(Type::KEY_LOCATOR, key.value_len()));
-        let nonce = self.nonce.map_or(0, |nonce| tlv::element_len(Type::SIGNATURE_NONCE, nonce.len()));
-        let time = self.time.map_or(0, |time| integer(Type::SIGNATURE_TIME, time));
-        let sequence = self.sequence.map_or(0, |sequence| integer(Type::SIGNATURE_SEQUENCE, sequence));
-        let validity = self.validity.map_or(0, |validity| tlv::element_len(Type::VALIDITY_PERIOD, validity.len()));
-        let parts = [integer(Type::SIGNATURE_TYPE, self.kind.0), key, nonce, time, sequence, validity];
-        parts.into_iter().fold(0, usize::saturating_add)
-    }
-
-    /// Writes the element. `kind` is its type: SignatureInfo for a Data packet, or InterestSignatureInfo for an
-    /// Interest.
-    pub(crate) fn write(&self, kind: Type, out: &mut Writer<'_>) -> Result<(), Full> {
-        tlv::write_head(out, kind, self.value_len())?;
-        self.write_value(out)
+        tlv::enclose(out, start, kind)
     }
 }
 

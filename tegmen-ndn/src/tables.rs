@@ -40,6 +40,7 @@ impl Tick {
     }
 
     /// Returns the time that is `millis` milliseconds after this time. At most 25 days are added.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub const fn after_millis(self, millis: u64) -> Self {
         // A multiplication of two 64-bit numbers takes long. So a time of more than 49 days is first reduced to 49
         // days.
@@ -142,6 +143,7 @@ impl OutRecord {
     }
 
     /// Returns the time of the last Interest. This time must be less than 4.7 hours before `now`.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub const fn at(&self, now: Tick) -> Tick {
         let [a, b, c] = self.at;
         let low = u32::from_be_bytes([0, a, b, c]);

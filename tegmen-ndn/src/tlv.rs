@@ -38,9 +38,12 @@ impl<'p> Elements<'p> {
 
     fn read(&mut self) -> Result<Element<'p>, Error> {
         let start = self.len.wrapping_sub(self.reader.rest().len());
-        let kind = u32::try_from(read_number(&mut self.reader)?).ok().filter(|kind| *kind != 0).ok_or(Error::Type)?;
-        let len = usize::try_from(read_number(&mut self.reader)?).map_err(|_| Error::Truncated)?;
-        let value = self.reader.take(len).map_err(|_| Error::Truncated)?;
+        let kind = read_number(&mut self.reader, Error::Type)?;
+        if kind == 0 {
+            return Err(Error::Type);
+        }
+        let len = read_number(&mut self.reader, Error::Truncated)?;
+        let value = self.reader.take(len as usize)?;
         let end = self.len.wrapping_sub(self.reader.rest().len());
         Ok(Element { kind: Type(kind), value, start, end })
     }
@@ -132,12 +135,15 @@ pub(crate) fn read_integer(element: &Option<Element<'_>>, number: &mut Option<u6
     Ok(())
 }
 
-/// Reads a type or a length in 1, 3, 5 or 9 bytes.
-fn read_number(reader: &mut Reader<'_>) -> Result<u64, Error> {
+/// Reads a type or a length in 1, 3, 5 or 9 bytes. Returns `too_large` for a number above 4,294,967,295.
+fn read_number(reader: &mut Reader<'_>, too_large: Error) -> Result<u32, Error> {
     let (value, least) = match reader.u8()? {
         253 => (reader.u16()?.into(), 253),
-        254 => (reader.u32()?.into(), 0x1_0000),
-        255 => (u64::from_be_bytes(reader.array()?), 0x1_0000_0000),
+        254 => (reader.u32()?, 0x1_0000),
+        255 => match reader.array_ref::<8>()? {
+            [0, 0, 0, 0, ..] => return Err(Error::NotShortest),
+            _ => return Err(too_large),
+        },
         value => (value.into(), 0),
     };
     if value < least { Err(Error::NotShortest) } else { Ok(value) }
@@ -156,6 +162,7 @@ pub fn integer(value: &[u8], kind: Type) -> Result<u64, Error> {
 }
 
 /// Returns the bytes of a NonNegativeInteger, in the shortest form.
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub fn integer_bytes(number: u64, bytes: &mut [u8; 8]) -> &[u8] {
     *bytes = number.to_be_bytes();
     let len = match number {
@@ -181,13 +188,16 @@ pub const fn element_len(kind: Type, len: usize) -> usize {
     number_len(kind.0 as usize).saturating_add(number_len(len)).saturating_add(len)
 }
 
+/// Maximum number of bytes of a type and a length that [`write_head`] writes.
+pub(crate) const MAX_NUMBERS: usize = 10;
+
 /// Writes a type or a length in as few bytes as possible.
 fn write_number(out: &mut Writer<'_>, number: u32) -> Result<(), Full> {
-    match (u8::try_from(number), u16::try_from(number)) {
-        (Ok(short), _) if short < 253 => out.u8(short),
-        (_, Ok(number)) => {
+    match number {
+        0..253 => out.u8(number as u8),
+        253..0x1_0000 => {
             out.u8(253)?;
-            out.u16(number)
+            out.u16(number as u16)
         }
         _ => {
             out.u8(254)?;
@@ -203,6 +213,27 @@ fn write_number(out: &mut Writer<'_>, number: u32) -> Result<(), Full> {
 pub fn write_head(out: &mut Writer<'_>, kind: Type, len: usize) -> Result<(), Full> {
     write_number(out, kind.0)?;
     write_number(out, u32::try_from(len).map_err(|_| Full)?)
+}
+
+/// Returns the type and the length of an element.
+///
+/// # Errors
+/// [`Full`] for a length of 2^32 bytes or more.
+pub(crate) fn head(kind: Type, len: usize, bytes: &mut [u8; MAX_NUMBERS]) -> Result<&[u8], Full> {
+    let mut out = Writer::new(bytes);
+    write_head(&mut out, kind, len)?;
+    Ok(out.finish())
+}
+
+/// Makes one element of all bytes that were written from the position `start` on: writes the type and the length in
+/// front of them. So the length of an element that contains others need not be computed before.
+///
+/// # Errors
+/// [`Full`] if the type and the length do not fit.
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+pub(crate) fn enclose(out: &mut Writer<'_>, start: usize, kind: Type) -> Result<(), Full> {
+    let mut bytes = [0; MAX_NUMBERS];
+    out.insert(start, head(kind, out.len().wrapping_sub(start), &mut bytes)?)
 }
 
 /// Writes an element.

@@ -215,6 +215,16 @@ fn a_payload_of_another_page_is_sent_and_put_together() {
 }
 
 #[test]
+fn a_payload_in_one_frame_displaces_no_incomplete_payload() {
+    let mut reassembly = Reassembly::<1, 700>::new();
+    let sent = page(200);
+    let [first, second] = &page_frames(&sent, 7)[..] else { panic!("the payload has two fragments") };
+    assert!(reassembly.receive_page(NOW, &HOP, first).unwrap().is_none());
+    assert_eq!(reassembly.receive_page(NOW, &HOP, &page(20)).unwrap().unwrap(), page(20));
+    assert_eq!(reassembly.receive_page(NOW, &HOP, second).unwrap().unwrap(), sent);
+}
+
+#[test]
 fn a_payload_without_a_page_is_refused() {
     let mut reassembly = Reassembly::<2, 700>::new();
     assert!(Fragments::of_page(&[0x41, 1], 1).is_err());

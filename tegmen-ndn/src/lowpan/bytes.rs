@@ -6,27 +6,17 @@ use crate::error::Error;
 use crate::tlv::{self, Elements, Type};
 use tegmen_base::buf::{Full, Writer};
 
-/// The elements of a value, which are read one by one.
-pub(super) struct Cursor<'p>(Elements<'p>);
-
-impl<'p> Cursor<'p> {
-    pub(super) const fn of(value: &'p [u8]) -> Self {
-        Self(Elements::of(value))
-    }
-
-    /// Returns the value of the next element if the element has this type.
-    #[inline(never)]
-    pub(super) fn take(&mut self, kind: Type) -> Option<&'p [u8]> {
-        let mut ahead = self.0;
-        let element = ahead.next()?.ok().filter(|element| element.kind == kind)?;
-        self.0 = ahead;
-        Some(element.value)
-    }
-
-    /// Returns true if no bytes of the value are left, neither elements nor other bytes.
-    pub(super) const fn is_at_end(&self) -> bool {
-        self.0.rest().is_empty()
-    }
+/// Finds the elements of these types in `value`, and stores the value of each in `found`. Returns false if `value`
+/// contains anything else: an element of another type, a repeated element, an element out of order, or bytes that are
+/// not an element.
+#[inline(never)]
+pub(super) fn fields<'p>(value: &'p [u8], kinds: &[Type], found: &mut [Option<&'p [u8]>]) -> bool {
+    let mut fields = kinds.iter().zip(found);
+    Elements::of(value).all(|element| {
+        let Ok(element) = element else { return false };
+        let field = fields.find(|(kind, _)| **kind == element.kind);
+        field.map(|(_, field)| *field = Some(element.value)).is_some()
+    })
 }
 
 /// A writer of fields that stores errors.
@@ -56,48 +46,67 @@ impl<'w, 't> Out<'w, 't> {
         self.put(&[byte]);
     }
 
-    /// Writes a length as a self-delimiting numeric value (RFC 9139, section 5.1; RFC 6256).
-    #[inline(never)]
-    pub(super) fn length(&mut self, len: usize) {
-        self.require(len < 0x20_0000);
-        for group in (1..length_len(len)).rev() {
-            self.byte((len >> group.wrapping_mul(7)) as u8 | CHAINED);
+    /// Returns the number of bytes written.
+    pub(super) const fn len(&self) -> usize {
+        self.writer.len()
+    }
+
+    /// Adds `number` to the byte at the position `place`.
+    pub(super) fn add(&mut self, place: usize, number: u8) {
+        if let Some(byte) = self.writer.written_mut().get_mut(place) {
+            *byte = byte.wrapping_add(number);
         }
-        self.byte(len as u8 & !CHAINED);
+    }
+
+    /// Inserts bytes at the position `place`.
+    #[inline(never)]
+    pub(super) fn insert(&mut self, place: usize, bytes: &[u8]) {
+        let is_written = self.writer.insert(place, bytes).is_ok();
+        self.require(is_written);
+    }
+
+    /// Writes a length at the position `place`, as a self-delimiting numeric value (RFC 9139, section 5.1; RFC 6256).
+    #[inline(never)]
+    pub(super) fn length(&mut self, place: usize, len: usize) {
+        self.require(len < 0x20_0000);
+        let groups = [(len >> 14) as u8 | CHAINED, (len >> 7) as u8 | CHAINED, len as u8 & !CHAINED];
+        let skipped = match len {
+            0..0x80 => 2,
+            0x80..0x4000 => 1,
+            _ => 0,
+        };
+        self.insert(place, groups.get(skipped..).unwrap_or(&[]));
+    }
+
+    /// Writes the number of all bytes that were written from the position `start` on in front of these bytes.
+    #[inline(never)]
+    pub(super) fn count(&mut self, start: usize) {
+        self.length(start, self.len().wrapping_sub(start));
     }
 
     /// Writes bytes after their length.
     #[inline(never)]
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
-        self.length(bytes.len());
+        self.length(self.len(), bytes.len());
         self.put(bytes);
-    }
-
-    /// Writes the type and the length of an element.
-    #[inline(never)]
-    pub(super) fn head(&mut self, kind: Type, len: usize) {
-        let is_written = tlv::write_head(self.writer, kind, len).is_ok();
-        self.require(is_written);
     }
 
     /// Writes an element.
     #[inline(never)]
     pub(super) fn element(&mut self, kind: Type, value: &[u8]) {
-        self.head(kind, value.len());
-        self.put(value);
+        let is_written = tlv::write(self.writer, kind, value).is_ok();
+        self.require(is_written);
+    }
+
+    /// Makes one element of all bytes that were written from the position `start` on.
+    #[inline(never)]
+    pub(super) fn enclose(&mut self, start: usize, kind: Type) {
+        let is_written = tlv::enclose(self.writer, start, kind).is_ok();
+        self.require(is_written);
     }
 
     pub(super) const fn finish(&self) -> Result<(), Full> {
         if self.is_valid { Ok(()) } else { Err(Full) }
-    }
-}
-
-/// Returns the number of bytes in which a length is written.
-pub(super) const fn length_len(len: usize) -> usize {
-    match len {
-        0..0x80 => 1,
-        0x80..0x4000 => 2,
-        _ => 3,
     }
 }
 

@@ -1,16 +1,15 @@
 //! Restores compressed packets.
 
 use super::bytes::{In, Out};
-use super::name::Short;
 use super::{
-    CHAINED, CIDS, COMPRESSED, CONTENT_TYPE, Context, DIGEST, FINAL_BLOCK, FRESH, HINT, HopId, IS_DATA, KEY_DIGEST,
+    name,    CHAINED, CIDS, COMPRESSED, CONTENT_TYPE, Context, DIGEST, FINAL_BLOCK, FRESH, HINT, HopId, IS_DATA, KEY_DIGEST,
     PAGE, PARAMETERS, PREFIX, has_key_locator, time_value,
 };
 use crate::error::Error;
-use crate::name::{Component, Name};
+use crate::name::Name;
 use crate::put_head;
 use crate::tlv::{self, Type};
-use tegmen_base::buf::Frame;
+use tegmen_base::buf::{Frame, Writer};
 use tegmen_base::crypto::DIGEST_LEN;
 
 /// The reserved bits of the first byte of a dispatch. A Data packet has one more reserved bit, `RESERVED_IN_DATA`.
@@ -90,95 +89,96 @@ pub fn decompress<'n>(
     Ok(hop.filter(|_| !is_data))
 }
 
-fn restore_interest<'f>(first: u8, second: u8, prefix: &'f [u8], body: &mut In<'f>, out: &mut Out<'_, '_>) {
-    let mut name = Short::read(prefix, body);
+fn restore_interest(first: u8, second: u8, prefix: &[u8], body: &mut In<'_>, out: &mut Out<'_, '_>) {
     let (has_parameters, is_full) = (first & PARAMETERS != 0, second & DIGEST != 0);
     body.require(!has_parameters || !is_full);
+    out.put(prefix);
+    name::restore(body, out);
     if has_parameters || is_full {
         let kind = if is_full { Type::IMPLICIT_DIGEST } else { Type::PARAMETERS_DIGEST };
-        name.digest = Component { kind, value: body.take(DIGEST_LEN) };
+        out.element(kind, body.take(DIGEST_LEN));
     }
-    name.write(Type::NAME, out);
+    out.enclose(0, Type::NAME);
     for (bit, kind) in [(PREFIX, Type::CAN_BE_PREFIX), (FRESH, Type::MUST_BE_FRESH)] {
         if first & bit != 0 {
             out.element(kind, &[]);
         }
     }
     if first & HINT != 0 {
-        let hint = body.bytes();
-        let (mut names, mut len) = (In::of(hint), 0usize);
+        let (mut names, start) = (In::of(body.bytes()), out.len());
         while !names.rest().is_empty() {
-            let name = Short::read(&[], &mut names);
-            len = len.saturating_add(tlv::element_len(Type::NAME, name.len()));
+            let start = out.len();
+            name::restore(&mut names, out);
+            out.enclose(start, Type::NAME);
         }
         body.require(names.finish().is_ok());
-        out.head(Type::FORWARDING_HINT, len);
-        let mut names = In::of(hint);
-        while !names.rest().is_empty() {
-            Short::read(&[], &mut names).write(Type::NAME, out);
-        }
+        out.enclose(start, Type::FORWARDING_HINT);
     }
     let hop_limit = body.take(1);
     let parameters = if has_parameters { Some(body.bytes()) } else { None };
     if body.rest().len() >= 4 {
         out.element(Type::NONCE, body.take(4));
     }
-    if !body.rest().is_empty() {
-        let millis = time_value(body.byte());
-        out.element(Type::LIFETIME, tlv::integer_bytes(millis, &mut [0; 8]));
-    }
+    restore_time(out.len(), Type::LIFETIME, body, out);
     out.element(Type::HOP_LIMIT, hop_limit);
     if let Some(parameters) = parameters {
         out.element(Type::PARAMETERS, parameters);
     }
 }
 
-fn restore_data<'f>(first: u8, prefix: &'f [u8], key_prefix: &'f [u8], body: &mut In<'f>, out: &mut Out<'_, '_>) {
-    Short::read(prefix, body).write(Type::NAME, out);
-    let content_type = if first & CONTENT_TYPE != 0 { Some(body.bytes()) } else { None };
-    let last = if first & FINAL_BLOCK != 0 { Some(Short::read(&[], body)) } else { None };
+fn restore_data(first: u8, prefix: &[u8], key_prefix: &[u8], body: &mut In<'_>, out: &mut Out<'_, '_>) {
+    out.put(prefix);
+    name::restore(body, out);
+    out.enclose(0, Type::NAME);
+    let meta = out.len();
+    if first & CONTENT_TYPE != 0 {
+        out.element(Type::CONTENT_TYPE, body.bytes());
+    }
+    let last = out.len();
+    if first & FINAL_BLOCK != 0 {
+        name::restore(body, out);
+        out.enclose(last, Type::FINAL_BLOCK);
+    }
     let content = body.bytes();
-    let mut info = In::of(body.bytes());
-    let kind = info.bytes();
-    let (has_key, is_digest) = (has_key_locator(kind), first & KEY_DIGEST != 0);
-    let key_name = if has_key == Some(true) && !is_digest { Some(Short::read(key_prefix, &mut info)) } else { None };
-    let key_digest = if is_digest { Some(info.bytes()) } else { None };
-    let signature = body.bytes();
-    // At most one byte can remain: the code of the FreshnessPeriod.
-    let mut number = [0; 8];
-    let code = if body.rest().is_empty() { None } else { Some(body.byte()) };
-    let freshness = code.map(|code| tlv::integer_bytes(time_value(code), &mut number));
-    body.require(has_key == Some(key_name.is_some() || key_digest.is_some()) && info.finish().is_ok());
-
-    let len = |kind, value: Option<usize>| value.map_or(0, |len| tlv::element_len(kind, len));
-    let meta = len(Type::CONTENT_TYPE, content_type.map(<[u8]>::len))
-        .saturating_add(len(Type::FRESHNESS, freshness.map(<[u8]>::len)))
-        .saturating_add(len(Type::FINAL_BLOCK, last.as_ref().map(Short::len)));
-    if meta != 0 {
-        out.head(Type::META_INFO, meta);
-    }
-    for (kind, value) in [(Type::CONTENT_TYPE, content_type), (Type::FRESHNESS, freshness)] {
-        if let Some(value) = value {
-            out.element(kind, value);
-        }
-    }
-    if let Some(last) = &last {
-        last.write(Type::FINAL_BLOCK, out);
+    let (mut info, signature) = (In::of(body.bytes()), body.bytes());
+    restore_time(last, Type::FRESHNESS, body, out);
+    if out.len() != meta {
+        out.enclose(meta, Type::META_INFO);
     }
     out.element(Type::CONTENT, content);
-    let key = len(Type::NAME, key_name.as_ref().map(Short::len))
-        .saturating_add(len(Type::KEY_DIGEST, key_digest.map(<[u8]>::len)));
-    let locator = len(Type::KEY_LOCATOR, has_key.filter(|has_key| *has_key).map(|_| key));
-    out.head(Type::SIGNATURE_INFO, tlv::element_len(Type::SIGNATURE_TYPE, kind.len()).saturating_add(locator));
+    let start = out.len();
+    let kind = info.bytes();
     out.element(Type::SIGNATURE_TYPE, kind);
-    if locator != 0 {
-        out.head(Type::KEY_LOCATOR, key);
+    let key = out.len();
+    let (has_key, is_digest) = (has_key_locator(kind), first & KEY_DIGEST != 0);
+    if is_digest {
+        out.element(Type::KEY_DIGEST, info.bytes());
+    } else if has_key == Some(true) {
+        out.put(key_prefix);
+        name::restore(&mut info, out);
+        out.enclose(key, Type::NAME);
     }
-    if let Some(name) = &key_name {
-        name.write(Type::NAME, out);
+    if has_key == Some(true) {
+        out.enclose(key, Type::KEY_LOCATOR);
     }
-    if let Some(digest) = key_digest {
-        out.element(Type::KEY_DIGEST, digest);
-    }
+    body.require((!is_digest || has_key == Some(true)) && has_key.is_some() && info.finish().is_ok());
+    out.enclose(start, Type::SIGNATURE_INFO);
     out.element(Type::SIGNATURE_VALUE, signature);
 }
+
+/// Restores the element with the time whose code is the last byte of `body`. Inserts the element at the position
+/// `place`. Does nothing if no byte is left.
+#[inline(never)]
+fn restore_time(place: usize, kind: Type, body: &mut In<'_>, out: &mut Out<'_, '_>) {
+    if body.rest().is_empty() {
+        return;
+    }
+    let mut bytes = [0; MAX_TIME];
+    let mut time = Writer::new(&mut bytes);
+    let is_written = tlv::write_integer(&mut time, kind, time_value(body.byte())).is_ok();
+    out.require(is_written);
+    out.insert(place, time.written());
+}
+
+/// Maximum number of bytes of the element of a time.
+const MAX_TIME: usize = 10;

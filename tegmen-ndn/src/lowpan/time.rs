@@ -38,6 +38,7 @@ pub(super) const fn is_exact(code: u8, millis: u64) -> bool {
 }
 
 /// Returns the time that a one-byte code represents, in units of 1/32 milliseconds.
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 const fn scaled(code: u8) -> u64 {
     let (mantissa, exponent) = (code as u64 & 7, code as u32 >> 3);
     let units =
