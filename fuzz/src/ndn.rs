@@ -156,7 +156,7 @@ pub fn forwarder(data: &[u8]) {
         micros += u64::from(*step) << 14;
         let (now, from) = (Instant::from_micros(micros), FaceId((*face % 4).into()));
         let mut sink = Sink(0);
-        forwarder.on_timeout::<RustCrypto>(now, &mut [0; 200], &mut sink);
+        forwarder.on_timeout(now, &mut [0; 200], &mut sink);
         assert!(sink.0 <= 4 * 3);
         sink.0 = 0;
         let mut packet = packet.to_vec();
@@ -169,7 +169,7 @@ pub fn forwarder(data: &[u8]) {
         assert!(forwarder.pit.len() <= 4);
     }
     // After more than two minutes no Interest may be pending.
-    forwarder.on_timeout::<RustCrypto>(Instant::from_micros(micros + (120 << 20)), &mut [0; 200], &mut Sink(0));
+    forwarder.on_timeout(Instant::from_micros(micros + (120 << 20)), &mut [0; 200], &mut Sink(0));
     assert!(forwarder.pit.is_empty());
 }
 

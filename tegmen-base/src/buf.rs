@@ -230,7 +230,7 @@ impl<'t> Writer<'t> {
         // In this form the compiler sees that `copy_within` cannot panic.
         let moved = room.len().checked_sub(bytes.len()).ok_or(Full)?;
         room.copy_within(..moved, bytes.len());
-        copy(room, bytes)?;
+        room.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
         self.len = end;
         Ok(())
     }

@@ -61,42 +61,33 @@ impl<'p> Fragments<'p> {
     /// # Errors
     /// [`Full`] if the compressed headers do not fit into `room` bytes, or if `out` is too short for the payload.
     pub fn next_frame<'t>(&mut self, room: usize, out: &'t mut [u8]) -> Result<Option<&'t [u8]>, Full> {
-        let headers = self.headers.bytes();
-        let replaces = self.headers.replaces;
-        let mut writer = Writer::new(out);
-        let Some(sent) = self.sent else {
-            let rest = self.packet.get(replaces..).unwrap_or(&[]);
-            if headers.len().saturating_add(rest.len()) <= room {
-                self.sent = Some(self.packet.len());
-                writer.put(headers)?;
-                writer.put(rest)?;
-                return Ok(Some(writer.finish()));
-            }
-            let taken = room.checked_sub(FIRST_HEADER_LEN.wrapping_add(headers.len())).ok_or(Full)?;
-            // Each fragment except the last one ends at an offset that is a multiple of 8 bytes.
-            let end = replaces.wrapping_add(taken) & !7;
-            let taken = end.checked_sub(replaces).ok_or(Full)?;
-            writer.u16(FIRST | self.packet.len() as u16)?;
-            writer.u16(self.tag)?;
-            writer.put(headers)?;
-            writer.put(rest.get(..taken).ok_or(Full)?)?;
-            self.sent = Some(end);
-            return Ok(Some(writer.finish()));
-        };
-        let rest = self.packet.get(sent..).unwrap_or(&[]);
-        if rest.is_empty() {
+        let (is_first, start) = (self.sent.is_none(), self.sent.unwrap_or(self.headers.replaces));
+        let headers = if is_first { self.headers.bytes() } else { &[] };
+        let rest = self.packet.get(start..).unwrap_or(&[]);
+        if !is_first && rest.is_empty() {
             return Ok(None);
         }
-        let most = room.checked_sub(NEXT_HEADER_LEN).ok_or(Full)?;
-        let taken = if rest.len() <= most { rest.len() } else { most & !7 };
-        if taken == 0 {
-            return Err(Full);
+        let mut writer = Writer::new(out);
+        let mut taken = rest.len();
+        if !is_first || headers.len().saturating_add(taken) > room {
+            let (kind, header_len) = if is_first { (FIRST, FIRST_HEADER_LEN) } else { (NEXT, NEXT_HEADER_LEN) };
+            let most = room.checked_sub(header_len.wrapping_add(headers.len())).ok_or(Full)?;
+            // Each fragment except the last one ends at an offset that is a multiple of 8 bytes.
+            if is_first || taken > most {
+                taken = (start.wrapping_add(most) & !7).checked_sub(start).ok_or(Full)?;
+            }
+            if taken == 0 && !is_first {
+                return Err(Full);
+            }
+            writer.u16(kind | self.packet.len() as u16)?;
+            writer.u16(self.tag)?;
+            if !is_first {
+                writer.u8((start >> 3) as u8)?;
+            }
         }
-        writer.u16(NEXT | self.packet.len() as u16)?;
-        writer.u16(self.tag)?;
-        writer.u8((sent >> 3) as u8)?;
+        writer.put(headers)?;
         writer.put(rest.get(..taken).ok_or(Full)?)?;
-        self.sent = Some(sent.wrapping_add(taken));
+        self.sent = Some(start.wrapping_add(taken));
         Ok(Some(writer.finish()))
     }
 }
@@ -112,10 +103,11 @@ pub struct Reassembly<const SLOTS: usize, const BYTES: usize> {
 
 #[derive(Debug)]
 struct Slot<const BYTES: usize> {
-    /// The time of the packet's first fragment, or [`Instant::NEVER`] if the slot is free.
+    /// The time of the packet's first fragment.
     since: Instant,
     hop: Hop,
     tag: u16,
+    /// The length of the packet, or 0 if the slot is free.
     len: u16,
     /// One bit for each unit of eight bytes in the packet. The bit is 1 if the unit has arrived.
     have: [u32; UNITS / 32],
@@ -123,8 +115,9 @@ struct Slot<const BYTES: usize> {
 }
 
 impl<const BYTES: usize> Slot<BYTES> {
+    /// All bytes are zero, so that an image does not store them.
     const FREE: Self = Self {
-        since: Instant::NEVER,
+        since: Instant::AT_ONCE,
         hop: Hop { source: LinkAddress::Absent, destination: LinkAddress::Absent },
         tag: 0,
         len: 0,
@@ -214,16 +207,16 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
 
     /// Removes incomplete packets that began longer than `TIMEOUT` ago.
     pub fn expire(&mut self, now: Instant) {
-        for slot in self.slots.iter_mut().filter(|slot| slot.since != Instant::NEVER) {
+        for slot in &mut self.slots {
             if age(now, slot.since) >= TIMEOUT_MICROS {
-                slot.since = Instant::NEVER;
+                slot.len = 0;
             }
         }
     }
 
     /// Returns the number of packets that wait for fragments.
     pub fn pending(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.since != Instant::NEVER).count()
+        self.slots.iter().filter(|slot| slot.len != 0).count()
     }
 
     fn receive_whole(
@@ -233,7 +226,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         contexts: &[Context],
         payload: &[u8],
     ) -> Result<usize, FragmentError> {
-        let index = self.free(now);
+        let index = self.free();
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         let len = match payload {
             [IPV6, packet @ ..] => {
@@ -300,7 +293,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         let len = usize::from(slot.len);
         if end <= start || end > len || (end < len && end & 7 != 0) {
-            slot.since = Instant::NEVER;
+            slot.len = 0;
             return Err(FragmentError::Contradicts);
         }
         let (mut new, mut old) = (false, false);
@@ -311,7 +304,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
             *word |= bit;
         }
         if new && old {
-            slot.since = Instant::NEVER;
+            slot.len = 0;
             return Err(FragmentError::Contradicts);
         }
         Ok(new)
@@ -327,12 +320,12 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         if usize::from(len) < iphc::IP_HEADER_LEN {
             return Err(FragmentError::Contradicts);
         }
-        let known =
-            |slot: &Slot<BYTES>| slot.since != Instant::NEVER && slot.hop == *hop && slot.tag == tag && slot.len == len;
+        // `len` is not 0, so a free slot is not found.
+        let known = |slot: &Slot<BYTES>| slot.len == len && slot.tag == tag && slot.hop == *hop;
         if let Some(index) = self.slots.iter().position(known) {
             return Ok(index);
         }
-        let index = self.free(now);
+        let index = self.free();
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         (slot.since, slot.hop, slot.tag, slot.len) = (now, *hop, tag, len);
         slot.have = [0; UNITS / 32];
@@ -340,16 +333,16 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
     }
 
     /// Returns the index of a free slot. If no slot is free, drops the oldest packet and returns the index of its slot.
-    fn free(&mut self, now: Instant) -> usize {
-        let (mut longest, mut oldest) = (0, 0);
-        for (index, slot) in self.slots.iter_mut().enumerate() {
-            let age = if slot.since == Instant::NEVER { u64::MAX } else { age(now, slot.since) };
-            if age >= longest {
-                (longest, oldest) = (age, index);
+    fn free(&mut self) -> usize {
+        let (mut earliest, mut oldest) = (Instant::NEVER, 0);
+        for (index, slot) in self.slots.iter().enumerate() {
+            let since = if slot.len == 0 { Instant::AT_ONCE } else { slot.since };
+            if since <= earliest {
+                (earliest, oldest) = (since, index);
             }
         }
         if let Some(slot) = self.slots.get_mut(oldest) {
-            slot.since = Instant::NEVER;
+            slot.len = 0;
         }
         oldest
     }
@@ -363,8 +356,8 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         if !whole {
             return None;
         }
-        slot.since = Instant::NEVER;
-        slot.bytes.get_mut(..slot.len.into())
+        let len = core::mem::take(&mut slot.len);
+        slot.bytes.get_mut(..len.into())
     }
 }
 

@@ -475,7 +475,7 @@ impl Shared {
         let now = self.now();
         self.faces.now = now;
         let before = self.forwarder.pit.len();
-        self.forwarder.on_timeout::<RustCrypto>(now, &mut self.buffer, &mut self.faces);
+        self.forwarder.on_timeout(now, &mut self.buffer, &mut self.faces);
         self.unsatisfied += before.saturating_sub(self.forwarder.pit.len()) as u64;
     }
 

@@ -9,7 +9,7 @@ use tegmen_base::crypto::{DIGEST_LEN, RustCrypto, digest};
 use tegmen_base::time::{Duration, Instant};
 use tegmen_ndn::lp::MAX_TOKEN;
 use tegmen_ndn::tables::{
-    Entry, FaceId, Fib, InRecord, List, NextHop, OutRecord, Pit, PitId, Store, Strategy, Tick, answers,
+    Entry, FaceId, Fib, InRecord, List, NextHop, OutRecord, Pit, PitId, Record, Store, Strategy, Tick, answers,
 };
 use tegmen_ndn::tlv::Type;
 use tegmen_ndn::{Interest, Name, Names, ReceivedData, ReceivedInterest};
@@ -49,8 +49,12 @@ impl<T> Default for Records<T> {
 /// Maximum number of faces that the table records for one pending Interest.
 const MAX_RECORDS: usize = 4096;
 
-impl<T> List<T> for Records<T> {
-    fn push(&mut self, record: T) -> bool {
+impl<T: Record> List<T> for Records<T> {
+    fn put(&mut self, record: T) -> bool {
+        if let Some(place) = self.0.iter_mut().find(|place| place.face() == record.face()) {
+            *place = record;
+            return true;
+        }
         let has_place = self.0.len() < MAX_RECORDS;
         if has_place {
             self.0.push(record);

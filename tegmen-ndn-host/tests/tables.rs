@@ -95,8 +95,8 @@ fn both_send_the_same(seed: u64) {
         now = now.after(Duration::from_millis(draw.below(400)));
         let from = FaceId(draw.below(5) as u16);
         let (mut one, mut two) = (Sent::default(), Sent::default());
-        arrays.on_timeout::<RustCrypto>(now, &mut [0; 300], &mut one);
-        host.on_timeout::<RustCrypto>(now, &mut [0; 300], &mut two);
+        arrays.on_timeout(now, &mut [0; 300], &mut one);
+        host.on_timeout(now, &mut [0; 300], &mut two);
         // The order of retransmissions of one time differs, and so do their nonces.
         assert_eq!(one.names(), two.names(), "seed {seed}, step {step}: after the timeout");
         (one, two) = (Sent::default(), Sent::default());

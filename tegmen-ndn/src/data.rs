@@ -52,10 +52,7 @@ pub struct ReceivedData<'p> {
 }
 
 /// The elements of a Data packet, in order.
-pub(crate) const KINDS: [Type; 5] =
-    [Type::NAME, Type::META_INFO, Type::CONTENT, Type::SIGNATURE_INFO, Type::SIGNATURE_VALUE];
-/// The elements of a MetaInfo, in order.
-pub(crate) const META_KINDS: [Type; 3] = [Type::CONTENT_TYPE, Type::FRESHNESS, Type::FINAL_BLOCK];
+const KINDS: [Type; 5] = [Type::NAME, Type::META_INFO, Type::CONTENT, Type::SIGNATURE_INFO, Type::SIGNATURE_VALUE];
 
 impl<'p> ReceivedData<'p> {
     /// Reads a packet. `wire` must contain only this packet.
@@ -70,7 +67,7 @@ impl<'p> ReceivedData<'p> {
 
     /// Makes a value for the packet in `wire`. The fields are empty until [`Self::read`].
     pub(crate) fn unread(wire: &'p [u8]) -> Self {
-        let signed = Signed { info: SignatureInfo::NONE, value: &[], portion: [&[]; 3] };
+        let signed = Signed { info: SignatureInfo::unread(), value: &[], portion: [&[]; 3] };
         Self { data: Data::default(), signed, wire }
     }
 
@@ -105,7 +102,7 @@ impl<'p> ReceivedData<'p> {
 impl<'p> Data<'p> {
     fn read_meta(&mut self, value: &'p [u8]) -> Result<(), Error> {
         let mut fields = [None; 3];
-        tlv::find(value, &META_KINDS, &mut fields)?;
+        tlv::find(value, &[Type::CONTENT_TYPE, Type::FRESHNESS, Type::FINAL_BLOCK], &mut fields)?;
         let [kind, freshness, last] = &fields;
         let mut number = None;
         tlv::read_integer(kind, &mut number)?;

@@ -5,44 +5,11 @@ use crate::interest::{Interest, ReceivedInterest};
 use crate::lowpan::MAX_ID;
 use crate::name::Name;
 use crate::tables::{
-    Entry, FaceId, Fib, InRecord, List, NextHop, OutRecord, Pit, PitId, Store, Strategy, Tick, answers,
+    Entry, FaceId, Fib, InRecord, List, NO_FACE, NextHop, OutRecord, Pit, PitId, Record, Store, Strategy, Tick, answers,
 };
-use crate::types::Type;
 use tegmen_base::buf::{Span, copy};
 use tegmen_base::crypto::DIGEST_LEN;
 use tegmen_base::time::Instant;
-
-/// The face in a free record.
-const NO_FACE: FaceId = FaceId(u16::MAX);
-
-/// A record of a list.
-pub trait Record: Copy {
-    /// Makes a free record.
-    fn free() -> Self;
-
-    /// Returns the face, or `NO_FACE` for a free record.
-    fn face(&self) -> FaceId;
-}
-
-impl<K: Copy + Default> Record for InRecord<K> {
-    fn free() -> Self {
-        Self { face: NO_FACE, nonce: [0; 4], token: K::default() }
-    }
-
-    fn face(&self) -> FaceId {
-        self.face
-    }
-}
-
-impl Record for OutRecord {
-    fn free() -> Self {
-        Self::new(NO_FACE, [0; 4], Tick::of(Instant::AT_ONCE))
-    }
-
-    fn face(&self) -> FaceId {
-        self.face
-    }
-}
 
 /// A list of at most `N` records.
 #[derive(Debug)]
@@ -65,9 +32,9 @@ impl<T: Record, const N: usize> Default for FixedList<T, N> {
 
 impl<T: Record, const N: usize> List<T> for FixedList<T, N> {
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn push(&mut self, record: T) -> bool {
-        let len = self.len();
-        self.records.get_mut(len).map(|place| *place = record).is_some()
+    fn put(&mut self, record: T) -> bool {
+        let is_place = |place: &&mut T| place.face() == record.face() || place.face() == NO_FACE;
+        self.records.iter_mut().find(is_place).map(|place| *place = record).is_some()
     }
 
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
@@ -287,8 +254,10 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
     }
 
     fn has_digests(&self) -> bool {
+        // A component of another type can end with the same bytes. The caller then only computes a digest in vain.
         let is_full = |place: &Place<NAME, ASKED, SENT, K>| {
-            place.name().last().is_some_and(|last| last.kind == Type::IMPLICIT_DIGEST)
+            let last: Option<&[u8; DIGEST_LEN + 2]> = place.name().as_bytes().last_chunk();
+            last.is_some_and(|last| last.starts_with(&[1, DIGEST_LEN as u8]))
         };
         self.places.iter().flatten().any(is_full)
     }
@@ -310,7 +279,12 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
     }
 
     fn next_timer(&self) -> Option<Tick> {
-        self.places.iter().flatten().map(Place::timer).reduce(Tick::earlier)
+        let mut next: Option<Tick> = None;
+        for place in self.places.iter().flatten() {
+            let timer = place.timer();
+            next = Some(next.map_or(timer, |next| next.earlier(timer)));
+        }
+        next
     }
 }
 

@@ -62,6 +62,18 @@ pub enum Dropped {
     UnknownNack,
 }
 
+impl Dropped {
+    /// Returns the reason of the Nack that the forwarder sends to the face that sent the Interest.
+    const fn reason(self) -> Option<NackReason> {
+        match self {
+            Self::Duplicate => Some(NackReason::DUPLICATE),
+            Self::NoRoute => Some(NackReason::NO_ROUTE),
+            Self::Full => Some(NackReason::CONGESTION),
+            _ => None,
+        }
+    }
+}
+
 /// The result of processing a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -165,6 +177,23 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
             return Err(Dropped::HopLimit);
         }
         let packet = &*packet;
+        let result = self.pass_interest::<C>(now, from, packet, token, faces);
+        if let Err(dropped) = result
+            && let Some(reason) = dropped.reason()
+        {
+            faces.send(from, Outgoing::Nack(packet, reason, token));
+        }
+        result
+    }
+
+    fn pass_interest<C: Crypto>(
+        &mut self,
+        now: Instant,
+        from: FaceId,
+        packet: &[u8],
+        token: P::Token,
+        faces: &mut impl Faces<P::Token>,
+    ) -> Result<Outcome, Dropped> {
         let mut received = ReceivedInterest::unread(packet);
         received.read().map_err(|_| Dropped::Malformed)?;
         let interest = &received.interest;
@@ -178,7 +207,6 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
             None => self.pit.is_dead(&interest.name, nonce),
         };
         if loops {
-            faces.send(from, Outgoing::Nack(packet, NackReason::DUPLICATE, token));
             return Err(Dropped::Duplicate);
         }
         if found.is_none()
@@ -199,15 +227,11 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
             waits = !is_repeated && entry.sent.as_slice().iter().any(|sent| sent.nack().is_none());
             entry.ask(InRecord { face: from, nonce, token })
         });
-        let Some(id) = id.filter(|_| is_kept) else {
-            faces.send(from, Outgoing::Nack(packet, NackReason::CONGESTION, token));
-            return Err(Dropped::Full);
-        };
+        let id = id.filter(|_| is_kept).ok_or(Dropped::Full)?;
         let passing = Passing { packet, nonce, hops: interest.hop_limit, from: Some(from) };
         let is_sent = !waits && self.forward(now, id, &passing, faces);
         if self.pit.entry(id).is_none_or(|entry| entry.sent.as_slice().is_empty()) {
             self.pit.remove(id);
-            faces.send(from, Outgoing::Nack(packet, NackReason::NO_ROUTE, token));
             return Err(Dropped::NoRoute);
         }
         self.set_timer(Tick::of(now), id);
@@ -339,11 +363,11 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
     /// Sets the timer of the entry of an Interest to the time of the next retransmission, or to the time at which the
     /// Interest expires if no retransmission remains.
     fn set_timer(&mut self, now: Tick, id: PitId) {
-        let times = self.times;
-        let Some(entry) = self.pit.entry(id) else { return };
+        let Self { pit, times, .. } = self;
+        let Some(entry) = pit.entry(id) else { return };
         let again = entry.sent.as_slice().iter().filter_map(|sent| times.again(sent, now));
         let at = again.fold(entry.expires, Tick::earlier);
-        self.pit.set_timer(id, at);
+        pit.set_timer(id, at);
     }
 
     /// Returns the time at which [`Self::on_timeout`] must be called.
@@ -353,12 +377,12 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
 
     /// Removes the Interests whose lifetime is over. Retransmits other Interests if their next retransmission is due.
     /// `storage` is free space for one Interest.
-    pub fn on_timeout<C: Crypto>(&mut self, now: Instant, storage: &mut [u8], faces: &mut impl Faces<P::Token>) {
+    pub fn on_timeout(&mut self, now: Instant, storage: &mut [u8], faces: &mut impl Faces<P::Token>) {
         let now = Tick::of(now);
         while let Some(id) = self.pit.due(now) {
             let Some(entry) = self.pit.entry(id) else { continue };
             if now.is_before(entry.expires) {
-                self.send_again::<C>(now, id, storage, faces);
+                self.send_again(now, id, storage, faces);
                 self.set_timer(now, id);
             } else {
                 self.pit.remove(id);
@@ -368,22 +392,22 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
 
     /// Retransmits an Interest to each next hop for which the time of the next retransmission has arrived. Each
     /// retransmission has a new Nonce.
-    fn send_again<C: Crypto>(&mut self, now: Tick, id: PitId, storage: &mut [u8], faces: &mut impl Faces<P::Token>) {
-        let times = self.times;
+    fn send_again(&mut self, now: Tick, id: PitId, storage: &mut [u8], faces: &mut impl Faces<P::Token>) {
+        let Self { pit, times, random, .. } = self;
         let is_due = |sent: &OutRecord| times.again(sent, now).is_some_and(|at| !now.is_before(at));
         loop {
-            let Some(entry) = self.pit.entry(id) else { return };
+            let Some(entry) = pit.entry(id) else { return };
             let (lifetime, hop_limit) = (millis_of(entry.expires.since(now)).into(), entry.hop_limit());
             let Some(sent) = entry.sent.as_mut_slice().iter_mut().find(|sent| is_due(sent)) else { return };
             // A retransmission needs another nonce, because the next hop would treat the same nonce as a loop. Nonces
             // must be unlikely to repeat, but they need not be secret.
-            self.random = self.random.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
-            sent.repeat(self.random.to_be_bytes(), now);
+            *random = random.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
+            sent.repeat(random.to_be_bytes(), now);
             let (face, nonce) = (sent.face, Some(sent.nonce));
-            let Some(interest) = self.pit.interest(id) else { continue };
+            let Some(interest) = pit.interest(id) else { continue };
             let interest = Interest { nonce, lifetime: Some(lifetime), hop_limit, ..interest };
             let mut frame = Frame::new(storage, MAX_HEAD);
-            if interest.write::<C>(&mut frame).is_ok() {
+            if interest.write_without_parameters(&mut frame).is_ok() {
                 faces.send(face, Outgoing::Interest(frame.bytes(), id));
             }
         }

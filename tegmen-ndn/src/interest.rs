@@ -47,7 +47,7 @@ pub struct ReceivedInterest<'p> {
 }
 
 /// The elements of an Interest, in order.
-pub(crate) const KINDS: [Type; 10] = [
+const KINDS: [Type; 10] = [
     Type::NAME,
     Type::CAN_BE_PREFIX,
     Type::MUST_BE_FRESH,
@@ -114,7 +114,8 @@ impl<'p> ReceivedInterest<'p> {
                     components.get(place.end..).unwrap_or(&[]),
                     value.get(parameters.start..info.end).unwrap_or(&[]),
                 ];
-                let signed = self.signed.insert(Signed { info: SignatureInfo::NONE, value: signature.value, portion });
+                let signed =
+                    self.signed.insert(Signed { info: SignatureInfo::unread(), value: signature.value, portion });
                 signed.info.read(info.value)?;
             }
         }
@@ -231,34 +232,53 @@ impl Interest<'_> {
         frame: &mut Frame<'_>,
         sign: impl FnOnce(&mut Frame<'_>, &[u8], usize) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
-        let written = self.write_value::<C>(frame, sign).and_then(|()| Ok(put_head(Type::INTEREST, frame)?));
+        if !matches!(DigestPlace::of(&self.name), Ok(None)) {
+            return Err(WriteError::Name);
+        }
+        let Some(parameters) = self.parameters else { return self.write_without_parameters(frame) };
+        let written = self.write_with::<C>(parameters, frame, sign);
+        let written = written.and_then(|()| Ok(put_head(Type::INTEREST, frame)?));
         if written.is_err() {
             frame.truncate(0);
         }
         written
     }
 
-    fn write_value<C: Crypto>(
+    /// Does the same as [`Self::write`] for a name without a digest, but ignores the parameters.
+    ///
+    /// # Errors
+    /// [`WriteError`]. The frame is then empty.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn write_without_parameters(&self, frame: &mut Frame<'_>) -> Result<(), WriteError> {
+        if self.name.is_empty() {
+            return Err(WriteError::Name);
+        }
+        let written = frame.append_with(|out| {
+            self.name.write(out)?;
+            self.write_guiders(out)
+        });
+        let written = written.and_then(|()| put_head(Type::INTEREST, frame));
+        if written.is_err() {
+            frame.truncate(0);
+        }
+        Ok(written?)
+    }
+
+    fn write_with<C: Crypto>(
         &self,
+        parameters: &[u8],
         frame: &mut Frame<'_>,
         sign: impl FnOnce(&mut Frame<'_>, &[u8], usize) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let components = self.name.as_bytes();
-        let has_digest = !matches!(DigestPlace::of(&self.name), Ok(None));
-        if has_digest || (components.is_empty() && self.parameters.is_none()) {
-            return Err(WriteError::Name);
-        }
         let mut place = 0;
         frame.append_with(|out| {
             out.put(components)?;
-            if self.parameters.is_some() {
-                tlv::write(out, Type::PARAMETERS_DIGEST, &[0; DIGEST_LEN])?;
-            }
+            tlv::write(out, Type::PARAMETERS_DIGEST, &[0; DIGEST_LEN])?;
             tlv::enclose(out, 0, Type::NAME)?;
             place = out.len();
             self.write_guiders(out)
         })?;
-        let Some(parameters) = self.parameters else { return Ok(()) };
         let start = frame.len();
         frame.append_with(|out| tlv::write(out, Type::PARAMETERS, parameters))?;
         sign(frame, components, start)?;

@@ -20,8 +20,7 @@ pub use time::{time_code, time_value};
 use crate::name::Name;
 use crate::tables::PitId;
 use crate::tlv::{self, Element, Elements, Type};
-use crate::{data, interest, signature};
-use bytes::Out;
+use bytes::{Fields, Out, Row};
 use tegmen_base::buf::{Frame, Full, Writer, copy};
 use tegmen_base::crypto::DIGEST_LEN;
 
@@ -89,6 +88,33 @@ const KEY_DIGEST: u8 = 2;
 // The bits of the second byte of a dispatch.
 const DIGEST: u8 = 0x80;
 const CIDS: u8 = 2;
+
+/// The elements of an Interest that the rules cover.
+const INTEREST: [Row; 8] = [
+    Row::new(Type::NAME, 0),
+    Row::new(Type::CAN_BE_PREFIX, 0),
+    Row::new(Type::MUST_BE_FRESH, 0),
+    Row::new(Type::FORWARDING_HINT, 0),
+    Row::new(Type::NONCE, 0),
+    Row::new(Type::LIFETIME, 0),
+    Row::new(Type::HOP_LIMIT, 0),
+    Row::new(Type::PARAMETERS, 0),
+];
+/// The elements of a Data packet that the rules cover.
+const DATA: [Row; 12] = [
+    Row::new(Type::NAME, 0),
+    Row::new(Type::META_INFO, 0),
+    Row::new(Type::CONTENT_TYPE, 1),
+    Row::new(Type::FRESHNESS, 1),
+    Row::new(Type::FINAL_BLOCK, 1),
+    Row::new(Type::CONTENT, 0),
+    Row::new(Type::SIGNATURE_INFO, 0),
+    Row::new(Type::SIGNATURE_TYPE, 1),
+    Row::new(Type::KEY_LOCATOR, 1),
+    Row::new(Type::NAME, 2),
+    Row::new(Type::KEY_DIGEST, 2),
+    Row::new(Type::SIGNATURE_VALUE, 0),
+];
 
 /// The two bytes of a dispatch, and the three context identifiers (CIDs) that may follow them: the HopID, the context
 /// of the packet's name, and the context of the KeyLocator. A CID that is absent is 0 here.
@@ -176,26 +202,32 @@ impl Shared<'_> {
     /// Writes the body of a compressed Interest (RFC 9139, section 5.3.2). `out` stores an error if the rules do not
     /// cover the Interest.
     fn interest(&self, value: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
-        let mut fields = [None; 8];
-        out.require(bytes::fields(value, &interest::KINDS, &mut fields));
-        let [name, prefix, fresh, hint, nonce, lifetime, hop_limit, parameters] = &fields;
-        let (nonce, hop_limit) = (nonce.unwrap_or(&[]), hop_limit.unwrap_or(&[DEFAULT_HOP_LIMIT]));
-        let mut flags = [prefix, fresh].into_iter().flatten();
-        out.require(matches!(nonce.len(), 0 | 4) && hop_limit.len() == 1 && flags.all(|flag| flag.is_empty()));
+        let Fields { found, is_whole } = Fields::read(value, &INTEREST);
+        let [name, prefix, fresh, hint, nonce, lifetime, hop_limit, parameters] = &found;
+        let default = [DEFAULT_HOP_LIMIT];
+        let hop_limit = if hop_limit.is_present { hop_limit.value } else { &default };
         let [hop_id, context, _] = &mut dispatch.cids;
         *hop_id = self.hop.map_or(0, |(id, _)| id.0);
         // A digest is the value of the last component. The type and the length of this component have one byte each.
-        let last = name::write_components(self.shorten(name.unwrap_or(&[]), context), out);
+        let last = name::write_components(self.shorten(name.value, context), out);
         let (kind, digest) = match last {
             [kind @ 1..=2, LEN_OF_DIGEST, digest @ ..] if digest.len() == DIGEST_LEN => (Type((*kind).into()), digest),
             _ => (Type::GENERIC, last),
         };
-        out.require(kind != Type::GENERIC || digest.is_empty());
-        out.require((kind == Type::PARAMETERS_DIGEST) == parameters.is_some());
+        out.require(
+            is_whole
+                && matches!(nonce.value.len(), 0 | 4)
+                && lifetime.value.len() <= 8
+                && hop_limit.len() == 1
+                && prefix.value.is_empty()
+                && fresh.value.is_empty()
+                && (kind != Type::GENERIC || digest.is_empty())
+                && (kind == Type::PARAMETERS_DIGEST) == parameters.is_present,
+        );
         out.put(digest);
-        if let Some(hint) = hint {
+        if hint.is_present {
             let start = out.len();
-            for name in Elements::of(hint) {
+            for name in Elements::of(hint.value) {
                 match name {
                     Ok(Element { kind: Type::NAME, value, .. }) => name::write(value, out),
                     _ => out.require(false),
@@ -204,75 +236,69 @@ impl Shared<'_> {
             out.count(start);
         }
         out.put(hop_limit);
-        if let Some(parameters) = parameters {
-            out.bytes(parameters);
+        if parameters.is_present {
+            out.bytes(parameters.value);
         }
-        out.put(nonce);
-        if let Some(lifetime) = lifetime {
-            out.require(lifetime.len() <= 8);
-            out.byte(time_code(tlv::integer(lifetime, Type::LIFETIME).unwrap_or(0)));
+        out.put(nonce.value);
+        if lifetime.is_present {
+            out.byte(time_code(tlv::integer(lifetime.value, Type::LIFETIME).unwrap_or(0)));
         }
-        let first = flag(prefix.is_some(), PREFIX) | flag(fresh.is_some(), FRESH);
-        let first = first | flag(hint.is_some(), HINT) | flag(parameters.is_some(), PARAMETERS);
+        let first = flag(prefix.is_present, PREFIX) | flag(fresh.is_present, FRESH);
+        let first = first | flag(hint.is_present, HINT) | flag(parameters.is_present, PARAMETERS);
         dispatch.bytes = [COMPRESSED | first, flag(kind == Type::IMPLICIT_DIGEST, DIGEST)];
     }
 
     /// Writes the body of a compressed Data packet (RFC 9139, section 5.4.2). `out` stores an error if the rules do not
     /// cover the packet.
     fn data(&self, value: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
-        let (mut fields, mut metas, mut infos, mut keys) = ([None; 5], [None; 3], [None; 2], [None; 2]);
-        out.require(bytes::fields(value, &data::KINDS, &mut fields));
-        let [name, meta, content, info, signature] = &fields;
-        out.require(bytes::fields(meta.unwrap_or(&[]), &data::META_KINDS, &mut metas));
-        out.require(bytes::fields(info.unwrap_or(&[]), &signature::KINDS, &mut infos));
-        let ([content_type, freshness, last], [kind, locator]) = (&metas, &infos);
-        out.require(bytes::fields(locator.unwrap_or(&[]), &signature::KEY_KINDS, &mut keys));
-        let [key_name, key_digest] = &keys;
-        let (name, kind) = (name.unwrap_or(&[]), kind.unwrap_or(&[]));
-        let has_key = key_name.is_some() != key_digest.is_some();
+        let Fields { found, is_whole } = Fields::read(value, &DATA);
+        let [name, meta, content_type, freshness, last, content, _, kind, locator, key_name, key_digest, signature] =
+            &found;
+        let has_key = key_name.is_present != key_digest.is_present;
         out.require(
-            meta.is_some() == metas.iter().any(Option::is_some)
-                && content.is_some()
-                && has_key_locator(kind) == Some(has_key)
-                && has_key == locator.is_some(),
+            is_whole
+                && meta.is_present == (content_type.is_present || freshness.is_present || last.is_present)
+                && content.is_present
+                && has_key_locator(kind.value) == Some(has_key)
+                && has_key == locator.is_present
+                && (!last.is_present || tlv::only(last.value, Type::GENERIC).is_ok()),
         );
         let [hop_id, context, key_context] = &mut dispatch.cids;
-        let suffix = self.hop.and_then(|(id, interest)| Some((id, name.strip_prefix(interest.as_bytes())?)));
+        let suffix = self.hop.and_then(|(id, interest)| Some((id, name.value.strip_prefix(interest.as_bytes())?)));
         let shorter = match suffix {
             Some((HopId(id), suffix)) => {
                 *hop_id = id;
                 suffix
             }
-            None => self.shorten(name, context),
+            None => self.shorten(name.value, context),
         };
         name::write(shorter, out);
-        if let Some(content_type) = content_type {
-            out.bytes(content_type);
+        if content_type.is_present {
+            out.bytes(content_type.value);
         }
-        if let Some(last) = last {
-            out.require(Name::of_checked(last).len() == 1);
-            name::write(last, out);
+        if last.is_present {
+            name::write(last.value, out);
         }
-        out.bytes(content.unwrap_or(&[]));
+        out.bytes(content.value);
         let start = out.len();
-        out.bytes(kind);
-        if let Some(name) = key_name {
-            name::write(self.shorten(name, key_context), out);
+        out.bytes(kind.value);
+        if key_name.is_present {
+            name::write(self.shorten(key_name.value, key_context), out);
         }
-        if let Some(digest) = key_digest {
-            out.bytes(digest);
+        if key_digest.is_present {
+            out.bytes(key_digest.value);
         }
         out.count(start);
-        out.bytes(signature.unwrap_or(&[]));
-        if let Some(freshness) = freshness {
-            let millis = tlv::integer(freshness, Type::FRESHNESS).unwrap_or(0);
+        out.bytes(signature.value);
+        if freshness.is_present {
+            let millis = tlv::integer(freshness.value, Type::FRESHNESS).unwrap_or(0);
             let code = time_code(millis);
             // The packet is compressed only if the receiver can restore exactly the same bytes from the code.
-            out.require(time::is_exact(code, millis) && tlv::integer_bytes(millis, &mut [0; 8]) == *freshness);
+            out.require(time::is_exact(code, millis) && tlv::integer_bytes(millis, &mut [0; 8]) == freshness.value);
             out.byte(code);
         }
-        let first = flag(last.is_some(), FINAL_BLOCK) | flag(content_type.is_some(), CONTENT_TYPE);
-        dispatch.bytes = [COMPRESSED | IS_DATA | first | flag(key_digest.is_some(), KEY_DIGEST), 0];
+        let first = flag(last.is_present, FINAL_BLOCK) | flag(content_type.is_present, CONTENT_TYPE);
+        dispatch.bytes = [COMPRESSED | IS_DATA | first | flag(key_digest.is_present, KEY_DIGEST), 0];
     }
 
     /// Removes the longest prefix of `name` that is the prefix of a context, and stores the number of this context in

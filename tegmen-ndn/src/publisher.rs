@@ -148,8 +148,7 @@ impl Publisher {
         name.put(prefix.as_bytes())?;
         let mut bytes = [0; 8];
         Component { kind: Type::VERSION, value: integer_bytes(version, &mut bytes) }.write(name)?;
-        let whole = Name::parse(name.written()).map_err(|_| PublishError::Full)?;
-        self.key.seal(crypto, &whole, content)?;
+        self.key.seal(crypto, &Name::of_checked(name.written()), content)?;
         Ok(version)
     }
 }

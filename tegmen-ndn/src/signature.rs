@@ -67,7 +67,7 @@ pub struct SignatureInfo<'p> {
 }
 
 /// The elements of a SignatureInfo or InterestSignatureInfo, in order.
-pub(crate) const KINDS: [Type; 6] = [
+const KINDS: [Type; 6] = [
     Type::SIGNATURE_TYPE,
     Type::KEY_LOCATOR,
     Type::SIGNATURE_NONCE,
@@ -75,8 +75,6 @@ pub(crate) const KINDS: [Type; 6] = [
     Type::SIGNATURE_SEQUENCE,
     Type::VALIDITY_PERIOD,
 ];
-/// The elements of a KeyLocator. It contains one of them.
-pub(crate) const KEY_KINDS: [Type; 2] = [Type::NAME, Type::KEY_DIGEST];
 
 impl<'p> SignatureInfo<'p> {
     /// Makes the description of a signature, without a nonce, a time and a sequence number.
@@ -84,8 +82,11 @@ impl<'p> SignatureInfo<'p> {
         Self { kind, key, nonce: None, time: None, sequence: None, validity: None }
     }
 
-    /// The description of a digest without a key. [`Self::read`] replaces it.
-    pub(crate) const NONE: Self = Self::new(SignatureType::DIGEST_SHA256, None);
+    /// Returns the description of a digest without a key. [`Self::read`] replaces it.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) const fn unread() -> Self {
+        Self::new(SignatureType::DIGEST_SHA256, None)
+    }
 
     /// Reads the value of a SignatureInfo or InterestSignatureInfo element.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
@@ -97,7 +98,7 @@ impl<'p> SignatureInfo<'p> {
         self.kind = SignatureType(tlv::integer(kind.value, Type::SIGNATURE_TYPE)?);
         if let Some(key) = key {
             let mut fields = [None; 2];
-            tlv::find(key.value, &KEY_KINDS, &mut fields)?;
+            tlv::find(key.value, &[Type::NAME, Type::KEY_DIGEST], &mut fields)?;
             self.key = match &fields {
                 [Some(name), None] => Some(KeyLocator::Name(Name::parse(name.value)?)),
                 [None, Some(digest)] => Some(KeyLocator::Digest(digest.value)),

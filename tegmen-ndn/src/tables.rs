@@ -91,10 +91,42 @@ pub const fn millis_of(units: u32) -> u32 {
     units.saturating_add(units / 42)
 }
 
+/// The face in a free record.
+pub(crate) const NO_FACE: FaceId = FaceId(u16::MAX);
+
+/// A record of a list. A list has at most one record of a face.
+pub trait Record: Copy {
+    /// Makes a free record.
+    fn free() -> Self;
+
+    /// Returns the face, or the number 65,535 for a free record.
+    fn face(&self) -> FaceId;
+}
+
+impl<K: Copy + Default> Record for InRecord<K> {
+    fn free() -> Self {
+        Self { face: NO_FACE, nonce: [0; 4], token: K::default() }
+    }
+
+    fn face(&self) -> FaceId {
+        self.face
+    }
+}
+
+impl Record for OutRecord {
+    fn free() -> Self {
+        Self::new(NO_FACE, [0; 4], Tick::of(Instant::AT_ONCE))
+    }
+
+    fn face(&self) -> FaceId {
+        self.face
+    }
+}
+
 /// A short list of records.
 pub trait List<T>: Default {
-    /// Appends a record. Returns false if the list is full.
-    fn push(&mut self, record: T) -> bool;
+    /// Adds a record, or replaces the record of the same face. Returns false if the list is full.
+    fn put(&mut self, record: T) -> bool;
     /// Returns the records of the list.
     fn as_slice(&self) -> &[T];
     /// Returns the records. The caller can change these records in place.
@@ -245,10 +277,14 @@ impl<I, O: List<OutRecord>> Entry<I, O> {
     where
         I: List<InRecord<K>>,
     {
-        let mut asked = self.asked.as_slice().iter().filter(|asked| asked.nonce == nonce);
-        let is_own = asked.clone().any(|asked| asked.face == from);
-        asked.any(|asked| asked.face != from)
-            || (!is_own && self.sent.as_slice().iter().any(|sent| sent.nonce == nonce))
+        let mut is_own = false;
+        for asked in self.asked.as_slice().iter().filter(|asked| asked.nonce == nonce) {
+            if asked.face != from {
+                return true;
+            }
+            is_own = true;
+        }
+        !is_own && self.sent.as_slice().iter().any(|sent| sent.nonce == nonce)
     }
 
     /// Adds or renews the record of a face. Returns false if the list is full.
@@ -256,24 +292,12 @@ impl<I, O: List<OutRecord>> Entry<I, O> {
     where
         I: List<InRecord<K>>,
     {
-        match self.asked.as_mut_slice().iter_mut().find(|asked| asked.face == record.face) {
-            Some(asked) => {
-                *asked = record;
-                true
-            }
-            None => self.asked.push(record),
-        }
+        self.asked.put(record)
     }
 
     /// Adds or renews the record of a next hop. Returns false if the list is full.
     pub fn send(&mut self, record: OutRecord) -> bool {
-        match self.sent.as_mut_slice().iter_mut().find(|sent| sent.face == record.face) {
-            Some(sent) => {
-                *sent = record;
-                true
-            }
-            None => self.sent.push(record),
-        }
+        self.sent.put(record)
     }
 
     /// Returns true if the Interest was sent to this face.

@@ -138,13 +138,13 @@ pub(crate) fn read_integer(element: &Option<Element<'_>>, number: &mut Option<u6
 /// Reads a type or a length in 1, 3, 5 or 9 bytes. Returns `too_large` for a number above 4,294,967,295.
 fn read_number(reader: &mut Reader<'_>, too_large: Error) -> Result<u32, Error> {
     let (value, least) = match reader.u8()? {
+        short @ 0..253 => return Ok(short.into()),
         253 => (reader.u16()?.into(), 253),
         254 => (reader.u32()?, 0x1_0000),
-        255 => match reader.array_ref::<8>()? {
+        _ => match reader.array_ref::<8>()? {
             [0, 0, 0, 0, ..] => return Err(Error::NotShortest),
             _ => return Err(too_large),
         },
-        value => (value.into(), 0),
     };
     if value < least { Err(Error::NotShortest) } else { Ok(value) }
 }

@@ -44,7 +44,7 @@ impl One {
     fn wait(&mut self, millis: u64) -> Vec<Sent> {
         self.now = self.now.after(Duration::from_millis(millis));
         let mut faces = network::Outbox { local: &self.local, sent: Vec::new() };
-        self.forwarder.on_timeout::<RustCrypto>(self.now, &mut [0; 500], &mut faces);
+        self.forwarder.on_timeout(self.now, &mut [0; 500], &mut faces);
         faces.sent
     }
 

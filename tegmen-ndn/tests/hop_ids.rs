@@ -168,7 +168,7 @@ fn a_hop_id_is_unique_among_the_pending_interests_and_when_none_is_free_the_name
     assert_eq!(hop_id(&node.ask("/house/new", false)), 6);
     // So is that of an Interest that expired.
     let end = NOW.after(Duration::from_secs(5));
-    node.forwarder.on_timeout::<RustCrypto>(end, &mut [0; 300], &mut Radio::default());
+    node.forwarder.on_timeout(end, &mut [0; 300], &mut Radio::default());
     assert!(node.forwarder.pit.is_empty());
     assert_eq!(hop_id(&node.ask("/house/0", false)), 7);
     // After the highest HopID the lowest one follows.

@@ -4,7 +4,7 @@
 #![no_main]
 
 use core::hint::black_box;
-use tegmen::buf::{Frame, Writer, copy, shift_left};
+use tegmen::buf::{Frame, Writer, copy};
 use tegmen::crypto::hash::HmacKey;
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
@@ -49,7 +49,7 @@ extern "C" fn main() -> ! {
 /// Returns `None` if a result is not the expected one.
 fn run() -> Option<()> {
     let crypto = &mut Provider::new([1; 32]);
-    let mote = MOTE.fill(Mote::new)?;
+    let mote = made()?;
     let key = HmacKey::new::<Provider>(&[black_box(b"a key of sixteen")]);
 
     // The first neighbour requests a reading of this mote. The mote has no reading yet.
@@ -75,9 +75,15 @@ fn run() -> Option<()> {
     (mote.receive(crypto, FIRST, &key)? == Outcome::Forwarded).then_some(())?;
     mote.end()?;
     mote.encrypt(crypto)?;
-    let message = black_box(&[0x5a; 100]);
+    let message = black_box(mote.packet.first_chunk::<100>()?);
     measured(HMAC, || key.mac::<Provider>(&[message]));
     Some(())
+}
+
+/// Makes the mote. This function is not inlined, so that the stack of the operations does not contain copies of it.
+#[inline(never)]
+fn made() -> Option<&'static mut Mote> {
+    MOTE.fill(Mote::new)
 }
 
 /// The mote, with its forwarder and its side of the link.
@@ -93,7 +99,8 @@ struct Mote {
 /// of the mote.
 struct Radio {
     packet: [u8; PACKET],
-    len: usize,
+    /// The position of the packet in `packet`.
+    span: (usize, usize),
     payload: [u8; PACKET],
     place: (usize, usize),
     to: FaceId,
@@ -110,12 +117,13 @@ impl Faces<()> for Radio {
         let (Outgoing::Interest(packet, _) | Outgoing::Data(packet, ()) | Outgoing::Nack(packet, ..)) = packet;
         let (place, len) = match to {
             APPLICATION => (&mut self.asked, &mut self.asked_len),
-            _ => (&mut self.packet, &mut self.len),
+            _ => (&mut self.packet, &mut self.span.1),
         };
         if copy(place, packet).is_ok() {
             *len = packet.len();
         }
         if to != APPLICATION {
+            self.span.0 = 0;
             self.transmit(to, true);
         }
     }
@@ -128,7 +136,7 @@ impl Radio {
     fn transmit(&mut self, to: FaceId, is_ours: bool) {
         self.to = to;
         let mut frame = Frame::new(&mut self.payload, HEADROOM);
-        let packet = self.packet.get(..self.len).unwrap_or(&[]);
+        let packet = self.packet.get(self.span.0..self.span.1).unwrap_or(&[]);
         if compress(packet, &CONTEXTS, None, &mut frame).is_err() {
             return;
         }
@@ -156,7 +164,7 @@ impl Mote {
             reassembly: Reassembly::new(),
             radio: Radio {
                 packet: [0; PACKET],
-                len: 0,
+                span: (0, 0),
                 payload: [0; PACKET],
                 place: (0, 0),
                 to: APPLICATION,
@@ -173,8 +181,7 @@ impl Mote {
         let interest = Interest { name, nonce: Some([nonce; 4]), lifetime: Some(4000), ..Interest::default() };
         let mut frame = Frame::new(&mut self.radio.packet, MAX_HEAD);
         interest.write::<Provider>(&mut frame).ok()?;
-        let (start, end) = frame.place();
-        self.radio.len = shift_left(self.radio.packet.get_mut(..end)?, start, 0);
+        self.radio.span = frame.place();
         self.radio.transmit(from, false);
         Some(())
     }
@@ -212,8 +219,9 @@ impl Mote {
         (asked.interest.name == READING).then_some(())?;
         self.make(crypto, READING, key)?;
         let Self { forwarder, radio, packet, .. } = self;
-        copy(packet, radio.packet.get(..radio.len)?).ok()?;
-        let packet = packet.get(..radio.len)?;
+        let made = radio.packet.get(radio.span.0..radio.span.1)?;
+        copy(packet, made).ok()?;
+        let packet = packet.get(..made.len())?;
         let outcome = measured(PASS, || forwarder.on_data::<Provider>(NOW, APPLICATION, packet, &mut |_| true, radio));
         (outcome == Ok(Outcome::Returned) && self.radio.to == FIRST).then_some(())
     }
@@ -225,10 +233,10 @@ impl Mote {
         let Self { forwarder, radio, packet, .. } = self;
         radio.to = APPLICATION;
         let again = forwarder.next_timeout()?.instant(NOW);
-        measured(REPEAT, || forwarder.on_timeout::<Provider>(again, packet, radio));
+        measured(REPEAT, || forwarder.on_timeout(again, packet, radio));
         (radio.to == SECOND).then_some(())?;
         while let Some(end) = forwarder.next_timeout() {
-            forwarder.on_timeout::<Provider>(end.instant(NOW), packet, radio);
+            forwarder.on_timeout(end.instant(NOW), packet, radio);
         }
         forwarder.pit.is_empty().then_some(())
     }
@@ -241,8 +249,7 @@ impl Mote {
         let signer = HmacWithSha256 { key, locator: KeyLocator::Digest(&[1]) };
         let mut frame = Frame::new(&mut self.radio.packet, MAX_HEAD);
         measured(CREATE, || data.write(crypto, &signer, &mut frame)).ok()?;
-        let (start, end) = frame.place();
-        self.radio.len = shift_left(self.radio.packet.get_mut(..end)?, start, 0);
+        self.radio.span = frame.place();
         Some(())
     }
 

@@ -7,6 +7,7 @@ use crate::tlv::{Elements, Type};
 const MAX_COMPONENT: usize = 15;
 
 /// Writes a compressed name. `out` stores an error if the name cannot be compressed.
+#[inline(never)]
 pub(super) fn write(name: &[u8], out: &mut Out<'_, '_>) {
     let rest = write_components(name, out);
     out.require(rest.is_empty());

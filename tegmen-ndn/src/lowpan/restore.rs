@@ -2,8 +2,8 @@
 
 use super::bytes::{In, Out};
 use super::{
-    name,    CHAINED, CIDS, COMPRESSED, CONTENT_TYPE, Context, DIGEST, FINAL_BLOCK, FRESH, HINT, HopId, IS_DATA, KEY_DIGEST,
-    PAGE, PARAMETERS, PREFIX, has_key_locator, time_value,
+    CHAINED, CIDS, COMPRESSED, CONTENT_TYPE, Context, DIGEST, FINAL_BLOCK, FRESH, HINT, HopId, IS_DATA, KEY_DIGEST,
+    PAGE, PARAMETERS, PREFIX, has_key_locator, name, time_value,
 };
 use crate::error::Error;
 use crate::name::Name;
@@ -73,10 +73,12 @@ pub fn decompress<'n>(
     body.require(reserved == 0);
     let written = frame.append_with(|out| {
         let out = &mut Out::new(out);
+        out.put(prefix);
+        name::restore(&mut body, out);
         if is_data {
-            restore_data(first, prefix, key_prefix, &mut body, out);
+            restore_data(first, key_prefix, &mut body, out);
         } else {
-            restore_interest(first, second, prefix, &mut body, out);
+            restore_interest(first, second, &mut body, out);
         }
         body.finish()?;
         Ok::<(), Error>(out.finish()?)
@@ -89,20 +91,20 @@ pub fn decompress<'n>(
     Ok(hop.filter(|_| !is_data))
 }
 
-fn restore_interest(first: u8, second: u8, prefix: &[u8], body: &mut In<'_>, out: &mut Out<'_, '_>) {
+/// Restores an Interest, whose name is restored except for a digest.
+fn restore_interest(first: u8, second: u8, body: &mut In<'_>, out: &mut Out<'_, '_>) {
     let (has_parameters, is_full) = (first & PARAMETERS != 0, second & DIGEST != 0);
     body.require(!has_parameters || !is_full);
-    out.put(prefix);
-    name::restore(body, out);
     if has_parameters || is_full {
         let kind = if is_full { Type::IMPLICIT_DIGEST } else { Type::PARAMETERS_DIGEST };
         out.element(kind, body.take(DIGEST_LEN));
     }
     out.enclose(0, Type::NAME);
-    for (bit, kind) in [(PREFIX, Type::CAN_BE_PREFIX), (FRESH, Type::MUST_BE_FRESH)] {
-        if first & bit != 0 {
-            out.element(kind, &[]);
-        }
+    if first & PREFIX != 0 {
+        out.element(Type::CAN_BE_PREFIX, &[]);
+    }
+    if first & FRESH != 0 {
+        out.element(Type::MUST_BE_FRESH, &[]);
     }
     if first & HINT != 0 {
         let (mut names, start) = (In::of(body.bytes()), out.len());
@@ -126,9 +128,8 @@ fn restore_interest(first: u8, second: u8, prefix: &[u8], body: &mut In<'_>, out
     }
 }
 
-fn restore_data(first: u8, prefix: &[u8], key_prefix: &[u8], body: &mut In<'_>, out: &mut Out<'_, '_>) {
-    out.put(prefix);
-    name::restore(body, out);
+/// Restores a Data packet, whose name is restored.
+fn restore_data(first: u8, key_prefix: &[u8], body: &mut In<'_>, out: &mut Out<'_, '_>) {
     out.enclose(0, Type::NAME);
     let meta = out.len();
     if first & CONTENT_TYPE != 0 {

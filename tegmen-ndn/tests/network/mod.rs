@@ -284,7 +284,7 @@ impl Network {
             self.now = self.now.max(next);
             for node in 0..self.nodes.len() {
                 let mut faces = Outbox { local: &[], sent: Vec::new() };
-                self.nodes[node].on_timeout::<RustCrypto>(self.now, &mut [0; 500], &mut faces);
+                self.nodes[node].on_timeout(self.now, &mut [0; 500], &mut faces);
                 self.carry(node, faces.sent);
             }
             while let Some(entry) = self.on_links.first_entry().filter(|entry| entry.key().0 <= self.now.as_micros()) {

@@ -290,7 +290,7 @@ impl Mote for NamedNode {
 
     fn poll(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
         let mut storage = [0; 127];
-        self.forwarder.on_timeout::<Compact>(now, &mut storage, &mut self.sent);
+        self.forwarder.on_timeout(now, &mut storage, &mut self.sent);
         self.instructions += self.costs.again * self.sent.0.len() as u64;
         let ends = Duration::from_millis(LIFETIME_MS - EARLY_MS);
         let waiting = self.asked.len();
