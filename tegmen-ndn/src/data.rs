@@ -66,6 +66,7 @@ impl<'p> ReceivedData<'p> {
     }
 
     /// Makes a value for the packet in `wire`. The fields are empty until [`Self::read`].
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn unread(wire: &'p [u8]) -> Self {
         let signed = Signed { info: SignatureInfo::unread(), value: &[], portion: [&[]; 3] };
         Self { data: Data::default(), signed, wire }
@@ -109,7 +110,7 @@ impl<'p> Data<'p> {
         self.content_type = number.map(ContentType);
         tlv::read_integer(freshness, &mut self.freshness)?;
         if let Some(last) = last {
-            let component = Name::parse(last.value)?.components().next();
+            let component = Name::parse(last.value)?.first();
             self.final_block = Some(component.ok_or(Error::Length(Type::FINAL_BLOCK))?);
         }
         Ok(())

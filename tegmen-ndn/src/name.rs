@@ -104,6 +104,12 @@ impl<'n> Name<'n> {
         self.components().count()
     }
 
+    /// Returns the first component.
+    pub(crate) fn first(&self) -> Option<Component<'n>> {
+        let Element { kind, value, .. } = Elements::of(self.0).next()?.ok()?;
+        Some(Component { kind, value })
+    }
+
     /// Returns the last component.
     pub fn last(&self) -> Option<Component<'n>> {
         self.components().last()
