@@ -164,9 +164,9 @@ impl<'t> Writer<'t> {
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), Full> {
-        let end = self.len.checked_add(bytes.len()).ok_or(Full)?;
-        self.storage.get_mut(self.len..end).ok_or(Full)?.copy_from_slice(bytes);
-        self.len = end;
+        let room = self.storage.get_mut(self.len..).ok_or(Full)?;
+        copy(room, bytes)?;
+        self.len = self.len.wrapping_add(bytes.len());
         Ok(())
     }
 
