@@ -47,7 +47,7 @@ impl World<'_> {
         let station = &mut self.stations[node];
         let hop = Hop { source: from, destination: station.link };
         let packet = station.packets.as_mut().and_then(|packets| packets.receive_page(now, &hop, payload).ok()?);
-        let packet = packet.and_then(|payload| ndn_packet(payload));
+        let packet = packet.and_then(ndn_packet);
         let Some((neighbour, mut packet)) = neighbour.zip(packet) else { return };
         let mut wishes = Vec::new();
         station.mote.receive(now, neighbour, &mut packet, &mut wishes);
