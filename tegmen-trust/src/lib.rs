@@ -13,6 +13,7 @@
 
 pub mod credentials;
 pub mod digest;
+mod halves;
 pub mod provider;
 pub mod public_keys;
 pub mod reading;

@@ -220,8 +220,9 @@ impl Crypto for HostCrypto {
     }
 }
 
-/// Number of key pairs in the cache for handshakes in progress.
-const KEY_PAIRS: usize = 64;
+/// Maximum number of key pairs in the cache for handshakes in progress. It is enough for 512 handshakes at the same time,
+/// and then takes 512 KiB.
+const KEY_PAIRS: usize = 1024;
 /// Length of a nonce of OSCORE in bytes. The provider recognizes OSCORE by this length, because a nonce of DTLS has 12
 /// bytes.
 const OSCORE_NONCE_LEN: usize = 13;

@@ -87,8 +87,8 @@ fn invalid_curve_points_are_refused() {
 #[test]
 fn two_ends_agree_whether_their_keys_are_at_hand_or_made_anew() {
     for group in [Group::Secp256r1, Group::X25519] {
-        // In the last one each key takes the place of the one before.
-        for entries in [64, 1] {
+        // The last cache keeps no key.
+        for entries in [64, 2, 1] {
             let mut pairs = KeyPairs::new(entries);
             let mut publics = [[0; MAX_PUBLIC_LEN]; 2];
             let privates = publics.each_mut().map(|public| pairs.generate(group, public).unwrap());

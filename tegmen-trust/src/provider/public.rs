@@ -3,6 +3,7 @@
 pub use crate::x509::verify_digest;
 
 use crate::digest::sha256;
+use crate::halves::Halves;
 use crate::x509::{KeyKind, MAX_RSA_BITS, MIN_RSA_BITS, PublicKey};
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::agreement::{Algorithm, ECDH_P256, PrivateKey, UnparsedPublicKey, X25519, agree};
@@ -117,17 +118,16 @@ fn shared_secret(key: &PrivateKey, peer: &[u8]) -> Result<Secret<32>, InvalidKey
 /// A cache of key pairs, each for one key agreement.
 ///
 /// The state of a handshake contains the private key as raw bytes. `aws-lc-rs` needs the key as a `PrivateKey`, which
-/// is costly to create, so this cache keeps it for the key agreement. The digest of the raw bytes selects the slot of
-/// the key in the cache. If another key has taken that slot, the `PrivateKey` is created again.
-pub struct KeyPairs {
-    slots: Box<[Option<(crate::digest::Digest, PrivateKey)>]>,
-}
+/// is costly to create, so this cache keeps it for the key agreement, under the digest of the raw bytes. If newer keys
+/// have displaced the key, the `PrivateKey` is created again.
+pub struct KeyPairs(Halves<PrivateKey>);
 
 impl KeyPairs {
-    /// Makes a cache with space for `entries` keys, of about 500 bytes each. Set `entries` to the maximum number of
-    /// handshakes that are in progress at the same time.
+    /// Makes a cache of at most `entries` keys, of about 500 bytes each. Set `entries` to twice the maximum number of
+    /// handshakes that are in progress at the same time: the cache may drop a key when half as many newer keys are in
+    /// it. An empty cache takes no heap.
     pub fn new(entries: usize) -> Self {
-        Self { slots: (0..entries.max(1)).map(|_| None).collect() }
+        Self(Halves::new(entries))
     }
 
     /// Makes a key pair with the random generator of `aws-lc-rs`, which the system seeds. The public key goes into the
@@ -150,8 +150,7 @@ impl KeyPairs {
                 copy(bytes.as_ref(), &mut private)?;
             }
         }
-        let digest = sha256(private.expose());
-        *self.slot(&digest) = Some((digest, key));
+        self.0.insert(sha256(private.expose()), key);
         Ok(private)
     }
 
@@ -178,20 +177,11 @@ impl KeyPairs {
     }
 
     fn agree_with(&mut self, group: Group, private: &Secret<32>, peer: &[u8]) -> Result<Secret<32>, InvalidKey> {
-        let digest = sha256(private.expose());
-        let found = self.slot(&digest).take_if(|(made, _)| *made == digest).map(|(_, key)| key);
+        let found = self.0.take(&sha256(private.expose()));
         match found.filter(|key| key.algorithm() == group.algorithm()) {
             Some(key) => shared_secret(&key, peer),
             None => shared_secret(&group.private_key(private)?, peer),
         }
-    }
-
-    /// Returns the slot of the cache for the key with this digest. The index of the slot comes from the digest, so the
-    /// index reveals no bit of the key.
-    fn slot(&mut self, digest: &crate::digest::Digest) -> &mut Option<(crate::digest::Digest, PrivateKey)> {
-        let number = u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]);
-        let at = number as usize % self.slots.len();
-        &mut self.slots[at]
     }
 }
 
@@ -243,3 +233,6 @@ pub(super) fn chacha20_poly1305_open(
 fn chacha20_poly1305(key: &[u8]) -> Option<LessSafeKey> {
     UnboundKey::new(&CHACHA20_POLY1305, key).map(LessSafeKey::new).ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,25 +2,16 @@
 //! the signatures in its path.
 
 use crate::digest::Digest;
-use std::collections::HashMap;
+use crate::halves::Halves;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// A set of digests, each with the period in which it is valid. The set has a maximum size. When it is full, the cache
 /// removes digests that were not looked up recently.
 pub(crate) struct Cache {
-    entries: Mutex<Halves>,
+    entries: Mutex<Halves<Span>>,
     hits: AtomicU64,
     misses: AtomicU64,
-}
-
-/// The entries of a [`Cache`] in two halves. New digests are added to the newer half. When the newer half is full, it
-/// becomes the older half, and the previous older half is dropped.
-#[derive(Default)]
-struct Halves {
-    half: usize,
-    newer: HashMap<Digest, Span>,
-    older: HashMap<Digest, Span>,
 }
 
 /// The counts of lookups in the cache of verified paths.
@@ -54,8 +45,7 @@ impl Span {
 impl Cache {
     /// Makes a cache of `capacity` entries of about 100 bytes. A cache of less than two entries keeps nothing.
     pub(crate) fn new(capacity: usize) -> Self {
-        let half = capacity / 2;
-        Self { entries: Mutex::new(Halves { half, ..Halves::default() }), hits: 0.into(), misses: 0.into() }
+        Self { entries: Mutex::new(Halves::new(capacity)), hits: 0.into(), misses: 0.into() }
     }
 
     /// Returns the validity period of the entry with this digest, if the period contains `now`. Otherwise returns
@@ -73,36 +63,15 @@ impl Cache {
 
     /// Removes all entries, because the trust has changed.
     pub(crate) fn clear(&self) {
-        self.with(|halves| *halves = Halves { half: halves.half, ..Halves::default() });
+        self.with(Halves::clear);
     }
 
     pub(crate) fn counters(&self) -> CacheCounters {
         CacheCounters { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Halves) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut Halves<Span>) -> T) -> T {
         act(&mut self.entries.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Halves {
-    fn find(&mut self, key: &Digest) -> Option<Span> {
-        if let Some(span) = self.newer.get(key) {
-            return Some(*span);
-        }
-        let span = self.older.remove(key)?;
-        self.insert(*key, span);
-        Some(span)
-    }
-
-    fn insert(&mut self, key: Digest, span: Span) {
-        if self.half == 0 {
-            return;
-        }
-        if self.newer.len() >= self.half {
-            self.older = std::mem::take(&mut self.newer);
-        }
-        self.newer.insert(key, span);
     }
 }
 

@@ -1,12 +1,11 @@
 use super::*;
 
 #[test]
-fn it_is_bounded_and_keeps_what_is_asked_for() {
+fn it_keeps_what_is_asked_for_and_counts_lookups() {
     let cache = Cache::new(8);
     for number in 0..200_u8 {
         cache.insert([number; 32], Span::ALWAYS);
         assert_eq!(cache.find(&[0; 32], 0), Some(Span::ALWAYS), "asked for each time");
-        assert!(cache.with(|halves| halves.newer.len() + halves.older.len()) <= 8);
     }
     assert_eq!(cache.find(&[150; 32], 0), None);
     assert_eq!(cache.counters(), CacheCounters { hits: 200, misses: 1 });
