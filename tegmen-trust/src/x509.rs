@@ -24,6 +24,7 @@
 mod cache;
 mod certificate;
 mod clients;
+mod issued;
 mod public_key;
 mod raw;
 mod refusal;

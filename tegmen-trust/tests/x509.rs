@@ -507,6 +507,36 @@ fn a_verified_path_is_verified_once_within_its_time_and_never_beyond() {
 }
 
 #[test]
+fn a_ca_of_a_known_path_is_checked_again_for_each_other_peer() {
+    let root = Party::root("Root");
+    let sub = root.issues("Sub", |params| {
+        ca(params);
+        params.serial_number = Some(SerialNumber::from(9));
+        params.not_after = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(NOW + 10);
+    });
+    let verifier = verifier(&[&root]);
+    let verify =
+        |chain: &[u8], now| verifier.verify(chain, Purpose::Server, None, at(now)).map(|verified| verified.name);
+    let chains: Vec<_> = (0..6).map(|_| list(&[&sub.issues("device", dns).der, &sub.der])).collect();
+    assert_eq!(verify(&chains[0], NOW), Ok("CN=device".to_owned()));
+    assert_eq!(verify(&chains[1], NOW), Ok("CN=device".to_owned()), "with the verified signature of the CA");
+    assert_eq!(verify(&chains[2], NOW + 11), Err(Refusal::Expired { not_after: at(NOW + 10) }));
+    // The same CA with one changed byte of its signature, and a peer that the CA did not issue.
+    let mut changed = chains[3].clone();
+    *changed.last_mut().unwrap() ^= 1;
+    assert_eq!(verify(&changed, NOW), Err(Refusal::BadSignature));
+    let other = Party::root("Root").issues("Sub", ca);
+    assert_eq!(verify(&list(&[&other.issues("device", dns).der, &sub.der]), NOW), Err(Refusal::BadSignature));
+    let mut revoking = trust(&[&root]);
+    revoking.add_revoked("serial 09 issuer CN=Root").unwrap();
+    verifier.replace(revoking);
+    assert_eq!(verify(&chains[4], NOW), Err(Refusal::Revoked));
+    // An anchor of the same name with another key.
+    verifier.replace(trust(&[&Party::root("Root")]));
+    assert_eq!(verify(&chains[5], NOW), Err(Refusal::BadSignature));
+}
+
+#[test]
 fn changed_files_are_read_again_and_a_bad_change_keeps_the_old() {
     let dir = std::env::temp_dir().join(format!("tegmen-x509-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();

@@ -14,6 +14,8 @@ use tegmen_x509::der::{self, BOOLEAN, INTEGER, Malformed, OCTET_STRING, OID, SEQ
 pub(crate) struct Certificate<'a> {
     /// The whole certificate in DER.
     pub(crate) der: &'a [u8],
+    /// The bytes that the issuer signed (TBSCertificate), with tag and length.
+    pub(crate) tbs: &'a [u8],
     /// The bytes of the serial number, as the certificate contains them.
     pub(crate) serial: &'a [u8],
     /// The issuer's Name, with tag and length.
@@ -50,10 +52,11 @@ impl<'a> Certificate<'a> {
         let mut outside = Reader::new(der);
         let mut whole = der::inside(&mut outside, SEQUENCE)?;
         der::end(&outside)?;
-        let mut tbs = der::inside(&mut whole, SEQUENCE)?;
+        let signed = der::whole(&mut whole, SEQUENCE)?;
         let _algorithm = der::value(&mut whole, SEQUENCE)?;
         let _signature = der::whole_bits(&mut whole)?;
         der::end(&whole)?;
+        let mut tbs = der::inside(&mut Reader::new(signed), SEQUENCE)?;
         let _version = der::optional(&mut tbs, context(0))?;
         let serial = der::value(&mut tbs, INTEGER)?;
         let _algorithm = der::value(&mut tbs, SEQUENCE)?;
@@ -71,7 +74,7 @@ impl<'a> Certificate<'a> {
         if not_before > not_after {
             return Err(Malformed);
         }
-        Ok(Self { der, serial, issuer, subject, spki, not_before, not_after, extensions })
+        Ok(Self { der, tbs: signed, serial, issuer, subject, spki, not_before, not_after, extensions })
     }
 
     /// Returns the value of the extension with this OBJECT IDENTIFIER; `None` if the certificate does not have it.

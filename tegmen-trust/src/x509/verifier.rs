@@ -4,6 +4,7 @@
 use super::cache::{Cache, CacheCounters, Span};
 use super::certificate::{Certificate, DIGITAL_SIGNATURE, KEY_CERT_SIGN, KEY_ENCIPHERMENT, name_text};
 use super::clients::Clients;
+use super::issued::{Remembering, Signatures};
 use super::public_key::KeyKind;
 use super::refusal::moment;
 use super::trust::{Files, LoadError, Trust};
@@ -29,7 +30,9 @@ pub struct Settings {
     /// Maximum number of certificates that a peer may send, 1 to 8. This number includes the certificate of the end
     /// entity.
     pub max_certificates: usize,
-    /// Maximum number of verified paths in the cache, of about 100 bytes each. With 0 or 1 the cache stores no path.
+    /// Maximum number of verified paths in the cache, of about 100 bytes each. With 0 or 1 the cache stores no path. A
+    /// second cache has the verified signatures of CA certificates and CRLs, which many paths share. It stores at most
+    /// the same number, and at most 256.
     pub cache_entries: usize,
     /// True if the verifier, which has CRLs of some CAs, also accepts a path with a CA of which it has no CRL. If the
     /// verifier has no CRL at all, it checks only the lists in [`Files::revoked`].
@@ -52,6 +55,7 @@ pub struct Verifier {
     files: Mutex<Option<(Files, Reading<Stamps>)>>,
     settings: Settings,
     cache: Cache,
+    signatures: Signatures,
     clients: Mutex<Clients>,
 }
 
@@ -70,6 +74,7 @@ impl Verifier {
             files: Mutex::new(None),
             settings: Settings { max_certificates: settings.max_certificates.clamp(1, 8), ..settings },
             cache: Cache::new(settings.cache_entries),
+            signatures: Signatures::new(settings.cache_entries),
             clients: Mutex::new(Clients::new(settings.cache_entries)),
         }
     }
@@ -156,7 +161,8 @@ impl Verifier {
         let span = match self.cache.find(&key, now) {
             Some(span) => span,
             None => {
-                let check = Check { trust: &generation.trust, settings: &self.settings, purpose, name, now };
+                let Self { settings, signatures, .. } = self;
+                let check = Check { trust: &generation.trust, settings, signatures, purpose, name, now };
                 let span = check.path(end_entity, others)?;
                 self.cache.insert(key, span);
                 span
@@ -252,6 +258,7 @@ fn cache_key(generation: u64, chain: &[u8], purpose: Purpose, name: Option<&str>
 struct Check<'a> {
     trust: &'a Trust,
     settings: &'a Settings,
+    signatures: &'a Signatures,
     purpose: Purpose,
     name: Option<&'a str>,
     now: u64,
@@ -298,8 +305,10 @@ impl Check<'_> {
             if accepted { Ok(()) } else { Err(Error::UnknownIssuer) }
         };
         let time = UnixTime::since_unix_epoch(Duration::from_secs(self.now));
+        let Self { signatures, .. } = *self;
+        let algorithms = ALGORITHMS.map(|algorithm| Remembering { algorithm, signatures, end_entity: end_entity.tbs });
         let found = parsed.verify_for_usage(
-            ALGORITHMS,
+            &algorithms.each_ref().map(|algorithm| algorithm as &dyn SignatureVerificationAlgorithm),
             &self.trust.anchors,
             &intermediates,
             time,
@@ -421,7 +430,7 @@ fn presented(certificate: &Certificate<'_>) -> String {
 }
 
 /// The algorithms with which certificates and CRLs may be signed. SHA-1 and MD5 are not among them.
-const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
+const ALGORITHMS: [&dyn SignatureVerificationAlgorithm; 11] = [
     algorithms::ECDSA_P256_SHA256,
     algorithms::ECDSA_P256_SHA384,
     algorithms::ECDSA_P384_SHA256,
