@@ -20,8 +20,18 @@ const PREPARE_EVERY: Duration = Duration::from_secs(6 * 3600);
 /// The time for which the row of a connection waits for further rows. The wait saves time, because one commit costs the
 /// same for one row and for many. No caller waits for the row.
 const GATHERING: Duration = Duration::from_millis(50);
+/// Maximum number of rows of connections that are written at once, in several transactions. Many rows of one commit
+/// share pages of the database, so a large commit writes less for each row than a small one.
+const MOST_WRITTEN: usize = 16 * MAX_OPERATIONS;
 /// The pause after a failure of the store.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Returns the transaction that writes the rows of these connections.
+fn transaction(made: &[&Made]) -> Transaction {
+    made.iter().fold(Transaction::default(), |transaction, Made { device, tag, number, row, .. }| {
+        transaction.put(rows::connection(&device.name, tag, *number), rows::plain(row))
+    })
+}
 
 /// The work for one device, which the task has begun. If this value is dropped before the work is done, the work is due
 /// again.
@@ -107,39 +117,45 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let _one = self.writing.lock().await;
         loop {
             self.name_returned().await?;
-            let mut transaction = Transaction::default();
-            let mut count = 0_usize;
-            for Made { device, tag, number, row, .. } in
-                self.made().iter().take_while(|made| made.of.is_none()).take(MAX_OPERATIONS)
-            {
-                transaction = transaction.put(rows::connection(&device.name, tag, *number), rows::plain(row));
-                count = count.saturating_add(1);
-            }
-            if count == 0 {
+            let transactions: Vec<(usize, Transaction)> = {
+                let made = self.made();
+                let named: Vec<_> = made.iter().take_while(|made| made.of.is_none()).take(MOST_WRITTEN).collect();
+                named.chunks(MAX_OPERATIONS).map(|rows| (rows.len(), transaction(rows))).collect()
+            };
+            if transactions.is_empty() {
                 return Ok(());
             }
-            self.store.commit(transaction).await?;
-            let written: Vec<Made> = {
-                let mut made = self.made();
-                let count = count.min(made.len());
-                made.drain(..count).collect()
-            };
-            for Made { device, tag, number, .. } in written {
-                let mut state = device.state();
-                if state.tag == Some(tag) {
-                    state.unwritten.remove(&number);
-                }
+            // All are asked for before one is waited for, so that the store can make them durable together.
+            let commit = |(count, transaction)| (count, self.store.commit(transaction));
+            let answers: Vec<_> = transactions.into_iter().map(commit).collect();
+            for (count, answer) in answers {
+                answer.await?;
+                self.forget_made(count);
+            }
+        }
+    }
+
+    /// Removes the first connections from those whose rows are not durable yet. `count` is their number.
+    fn forget_made(&self, count: usize) {
+        let written: Vec<Made> = {
+            let mut made = self.made();
+            let count = count.min(made.len());
+            made.drain(..count).collect()
+        };
+        for Made { device, tag, number, .. } in written {
+            let mut state = device.state();
+            if state.tag == Some(tag) {
+                state.unwritten.remove(&number);
             }
         }
     }
 
     /// Completes the rows of connections whose peers returned with a ticket, before these rows are written. Copies the
-    /// name of each peer from the row of its earlier connection. One call completes only as many rows as fit into one
-    /// transaction.
+    /// name of each peer from the row of its earlier connection. One call completes at most [`MOST_WRITTEN`] rows.
     async fn name_returned(&self) -> Result<(), DelegationError> {
         let unnamed: Vec<_> = {
             let made = self.made();
-            let first = made.iter().take(MAX_OPERATIONS).enumerate();
+            let first = made.iter().take(MOST_WRITTEN).enumerate();
             first.filter_map(|(at, made)| Some((at, made.device.name.clone(), made.of?))).collect()
         };
         // All of them are asked for before one is waited for.
@@ -147,7 +163,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             (at, self.store.read(rows::connection(&device, &tag, number).as_bytes(), None))
         };
         let answers: Vec<_> = unnamed.into_iter().map(read).collect();
-        for (at, answer) in answers {
+        // When the last answer is there, usually all are there. So the task waits only once.
+        for (at, answer) in answers.into_iter().rev() {
             let entry = answer.await?.entry;
             let peer = entry.and_then(|entry| rows::read::<ConnectionRow>(&entry.value).ok()).map(|row| row.peer);
             // Rows are removed under the lock that the caller holds.

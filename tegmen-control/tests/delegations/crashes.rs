@@ -260,3 +260,39 @@ fn a_revocation_that_its_caller_gave_up_is_read_by_the_next_change() {
     next_epoch(&server, &mut device);
     assert!(server.show(LAMP).unwrap().reset.is_none());
 }
+
+#[test]
+fn many_rows_are_written_in_several_transactions_and_stay_due_after_a_failure() {
+    let scene = Scene::new("many-rows");
+    let seals = Seals::default();
+    let database = scene.database();
+    let first = server(&scene, database.clone(), &seals);
+    let mut device = imprinted(&first);
+    let tickets: Vec<_> = (0..200).map(|_| ticket(&first, "writer").unwrap()).collect();
+    assert_eq!(first.entries().connections, 200);
+    wait(first.settle()).unwrap();
+    assert_eq!(first.entries().connections, 0);
+    next_epoch(&first, &mut device);
+    // Each of them gets the name of its peer from the row of the previous epoch.
+    tickets.iter().for_each(|ticket| drop(renew(&first, ticket).unwrap()));
+    wait(first.settle()).unwrap();
+    let connections = wait(first.connections(LAMP, None, 1000)).unwrap().connections;
+    let of_epoch = |epoch| connections.iter().filter(move |one| one.id.epoch == epoch);
+    assert_eq!([of_epoch(1).count(), of_epoch(2).count()], [200, 200]);
+    assert!(connections.iter().all(|one| one.peer == "writer"));
+    let replaced: BTreeSet<_> = of_epoch(2).filter_map(|one| one.of).collect();
+    assert_eq!(replaced, of_epoch(1).map(|one| one.id).collect());
+    drop(first);
+
+    // The first two transactions reserve numbers, and two more have rows. The answer to the last one is lost.
+    let store = Counting::new(database, Some((3, Moment::BeforeAnswer)));
+    let second = server(&scene, store, &seals);
+    wait(second.settle()).unwrap();
+    (0..200).for_each(|_| drop(ticket(&second, "writer").unwrap()));
+    assert!(wait(second.settle()).is_err());
+    assert_eq!(second.entries().connections, 200 - 128, "the rows of the last transaction are due again");
+    drop(second);
+    let third = server(&scene, scene.database(), &seals);
+    let connections = wait(third.connections(LAMP, None, 1000)).unwrap().connections;
+    assert_eq!(connections.len(), 600);
+}
