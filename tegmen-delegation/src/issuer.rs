@@ -1,9 +1,10 @@
 //! The tickets that a delegation server issues for one device.
 
 use crate::epoch::Epoch;
-use crate::ticket::{Connection, Delegation, LONGEST_TICKET, Ticket, seal};
+use crate::ticket::{Connection, Delegation, LONGEST_TICKET, STATE_LEN, Ticket, seal};
 use tegmen::buf::{Full, Writer};
 use tegmen::crypto::Crypto;
+use tegmen::secret::Secret;
 use tegmen_tickets::TicketKeys;
 
 /// Maximum number of tickets that all replicas of a server together may seal for a device in one epoch.
@@ -72,8 +73,10 @@ impl Issuer {
         number: u32,
         is_revoked: impl FnOnce(u32) -> bool,
     ) -> Result<Delegation, NotReissued> {
-        let mut keys = self.keys.keys().into_iter().flatten();
-        let mut delegation = keys.find_map(|key| ticket.open(key, crypto)).ok_or(NotReissued::Unknown)?;
+        let mut state = Secret::zeroed();
+        let opened = self.keys.open(crypto, ticket.0, state.expose_mut());
+        opened.filter(|opened| opened.state.len() == STATE_LEN).ok_or(NotReissued::Unknown)?;
+        let mut delegation = Delegation::read(state.expose());
         let old = delegation.connection().ok_or(NotReissued::Unknown)?;
         if is_revoked(old.number) {
             return Err(NotReissued::Revoked);
