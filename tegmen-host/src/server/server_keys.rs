@@ -10,7 +10,7 @@ use tegmen::dtls::{CertificateType, ClientAuthentication, Credential, Keys, Suit
 /// Maximum length of a DNS name in bytes (RFC 1035, section 2.3.4). No device has a longer name.
 const LONGEST_NAME: usize = 255;
 /// The number of lists for the credentials of devices. The number of a device selects its list.
-const LISTS: usize = 64;
+const LISTS: usize = 1024;
 
 /// The certificates and private keys of a shard.
 pub(super) struct ServerKeys {
@@ -19,7 +19,7 @@ pub(super) struct ServerKeys {
     delegate: Option<Arc<dyn Delegate>>,
     /// The devices of current handshakes, in lists. The number of a device selects its list. A list only grows until
     /// [`Self::forget_devices`] empties it, so the endpoint can borrow the credentials of a device.
-    devices: [OnceCell<Box<Device>>; LISTS],
+    devices: Box<[OnceCell<Box<Device>>]>,
 }
 
 /// The credentials of a device. The shard reads them from the [`Delegate`], which knows the devices, at the first
@@ -32,7 +32,7 @@ struct Device {
 
 impl ServerKeys {
     pub(super) fn new(own: PublicKeys, delegate: Option<Arc<dyn Delegate>>) -> Self {
-        Self { own, delegate, devices: [const { OnceCell::new() }; LISTS] }
+        Self { own, delegate, devices: (0..LISTS).map(|_| OnceCell::new()).collect() }
     }
 
     /// Returns the keys of a device, or the server's own keys if the number is 0. Returns `None` for a device without
