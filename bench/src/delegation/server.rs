@@ -38,6 +38,9 @@ pub(crate) const VERB: &str = "delegation-server";
 const LIFETIME: u32 = 3600;
 /// Number of verified certificate chains that the server remembers. It is the default of the library.
 const REMEMBERED: usize = 1024;
+/// The interval at which a command that waits examines all devices. An examination takes time of the measured server, and
+/// with this interval it takes less than 1 % of this time.
+const POLL: Duration = Duration::from_millis(20);
 
 /// Returns the name of the device with this number.
 pub(super) fn device(number: usize) -> String {
@@ -240,7 +243,7 @@ async fn settled(delegations: &Delegations<Database>) -> String {
         })
     };
     while !is_settled() || delegations.entries().littered > 0 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(POLL).await;
     }
     "settled".to_owned()
 }
@@ -248,7 +251,7 @@ async fn settled(delegations: &Delegations<Database>) -> String {
 /// Waits until each connection has a row in the database.
 async fn durable(delegations: &Delegations<Database>) -> String {
     while delegations.entries().connections > 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(POLL).await;
     }
     "durable".to_owned()
 }
