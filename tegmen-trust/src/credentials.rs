@@ -43,7 +43,6 @@ use crate::reading::{Reading, Stamp};
 use crate::request_uri::Path;
 use file::{Allow, Key, Rule, Table, covers, load};
 use principals::{Principals, Proof, Who};
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 use std::time::{Instant, SystemTime};
@@ -114,11 +113,6 @@ pub struct Credentials {
 struct Shared {
     table: Table,
     principals: Principals,
-    /// Rights of peers whose rights are not in the file: peers whose key comes from a [`KeyStore`], and OSCORE
-    /// contexts.
-    learned: HashMap<Principal, Allow>,
-    /// For each identity whose key came from a [`KeyStore`], the peer that proved the last key of this identity.
-    stored: HashMap<String, Principal>,
     /// Rights of peers without a certificate or key, in addition to the rights in the file.
     anonymous: Vec<Rule>,
     /// True if the operator was warned of a peer without a certificate or key, which has no rights.
@@ -138,7 +132,7 @@ impl Shared {
                 let entry = self.table.psk.get(&who.name)?;
                 entry.keys().any(|key| key.fingerprint == fingerprint).then_some(&entry.allow)
             }
-            Proof::Stored(_) | Proof::Context(_) => self.learned.get(&principal),
+            Proof::Stored(_) | Proof::Context(_) => self.principals.learned(principal),
             Proof::Delegated(..) => {
                 let entries = self.table.certified(CertificateType::X509);
                 entries.named(&who.name).or_else(|| entries.others())
@@ -285,7 +279,7 @@ impl Credentials {
     pub fn learn(&self, name: &str, allow: Option<&[String]>) -> Principal {
         self.write(|shared| {
             let principal = shared.principals.context(name, Instant::now());
-            shared.learned.insert(principal, allow.map(rules));
+            shared.principals.set_learned(principal, allow.map(rules));
             principal
         })
     }
@@ -296,7 +290,6 @@ impl Credentials {
             let is_of_context = |who: &Who| matches!(who.proof, Proof::Context(_));
             if shared.principals.get(principal).is_some_and(is_of_context) {
                 shared.principals.remove(principal);
-                shared.learned.remove(&principal);
             }
         });
     }
@@ -306,11 +299,13 @@ impl Credentials {
     /// apply to each peer that proves this key of the store under this identity, and to no other peer. Another key of
     /// the same identity is another peer. `key` is `None` if the identity has another key in each session, or if the
     /// key is not known.
+    ///
+    /// The number is not removed for 5 minutes, and while a session [holds](Self::hold) it. After that it is removed when
+    /// 16,384 other identities of key stores have ended their last sessions. A ticket of a removed identity is refused.
     pub fn learn_stored(&self, identity: &str, key: Option<&[u8]>, allow: Option<&[String]>) -> Principal {
         self.write(|shared| {
-            let principal = shared.principals.number(Proof::Stored(key.map(fingerprint)), identity, Instant::now());
-            shared.learned.insert(principal, allow.map(rules));
-            shared.stored.insert(identity.to_owned(), principal);
+            let principal = shared.principals.store(key.map(fingerprint), identity, Instant::now());
+            shared.principals.set_learned(principal, allow.map(rules));
             principal
         })
     }
@@ -363,15 +358,17 @@ impl Credentials {
 
     /// Keeps a peer registered under its principal, which is the number that identifies the peer, while a session of
     /// the peer exists. The caller drops the returned value when the session ends. A peer with a certificate, a raw
-    /// public key or a [delegated](Self::delegated_as) session is removed after its last session. Returns `None` for
-    /// other peers, whose principals do not depend on sessions.
+    /// public key or a [delegated](Self::delegated_as) session is removed after its last session. A peer whose key came
+    /// from a [`KeyStore`] is removed [later](Self::learn_stored). Returns `None` for other peers, whose principals do
+    /// not depend on sessions.
     pub fn hold(&self, principal: Principal) -> Option<Held> {
         let ends = self.read(|shared| shared.principals.ends_with_sessions(principal));
         if ends { self.write(|shared| shared.principals.hold(principal, &self.shared)) } else { None }
     }
 
     /// Removes each registered peer, with its principal (the number that identifies it), if its handshake led to no
-    /// session within 5 minutes, and if it has no other session. Call this function each second.
+    /// session within 5 minutes, and if it has no other session. A peer of a [`KeyStore`] is removed
+    /// [later](Self::learn_stored). Call this function each second.
     pub fn give_up_handshakes(&self) {
         self.write(|shared| shared.principals.give_up_handshakes(Instant::now()));
     }
@@ -384,7 +381,7 @@ impl Credentials {
     /// Returns the principal of an identity whose key came from a [`KeyStore`]: that of the peer that proved the last
     /// key of the identity. Returns `None` if no such identity is registered.
     pub fn stored(&self, identity: &str) -> Option<Principal> {
-        self.read(|shared| shared.stored.get(identity).copied())
+        self.read(|shared| shared.principals.stored(identity))
     }
 
     /// If a peer proved the last key of an identity whose key came from a [`KeyStore`], returns this identity and the
@@ -393,7 +390,7 @@ impl Credentials {
     pub fn stored_as(&self, principal: Principal) -> Option<(String, Option<Digest>)> {
         self.read(|shared| {
             let Who { proof: Proof::Stored(digest), name } = shared.principals.get(principal)? else { return None };
-            (shared.stored.get(name) == Some(&principal)).then(|| (name.clone(), *digest))
+            (shared.principals.stored(name) == Some(principal)).then(|| (name.clone(), *digest))
         })
     }
 

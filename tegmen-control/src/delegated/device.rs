@@ -19,7 +19,7 @@ use tegmen_delegation::{
     Ticket,
 };
 use tegmen_host::clock;
-use tegmen_host::credentials::{Credentials, FilePolicy, KeyStore, KeyTicket, StoredKey};
+use tegmen_host::credentials::{Credentials, FilePolicy, Held, KeyStore, KeyTicket, StoredKey};
 use tegmen_host::delegate::{Delegate, Delegated, Proved};
 use tegmen_host::exporter::Exported;
 use tegmen_host::provider::HostCrypto;
@@ -70,6 +70,8 @@ pub(super) struct Inner {
     pub(super) credentials: Credentials,
     /// The principal of the device's server: the number that all sessions with this server have.
     server: Principal,
+    /// Keeps the number `server` registered.
+    _held: Option<Held>,
     state: Mutex<State>,
     /// The signal that [`DelegatedDevice::run`] has work, such as a session to close or to open.
     pub(super) work: Notify,
@@ -197,8 +199,9 @@ impl DelegatedDevice {
             next_report: Instant::AT_ONCE,
         };
         let server = credentials.learn_stored(SERVER_NAME, None, Some(&[]));
+        let _held = credentials.hold(server);
         let (state, work) = (Mutex::new(state), Notify::new());
-        Ok(Self(Arc::new(Inner { name, scopes, credentials, server, state, work })))
+        Ok(Self(Arc::new(Inner { name, scopes, credentials, server, _held, state, work })))
     }
 
     /// Returns the status of the device, as it is sent to the device's server.

@@ -1,14 +1,16 @@
 //! Numbers that identify peers by their proof of identity. A name alone is not enough, because a pre-shared key, a
 //! certificate and an OSCORE context may have the same name.
 //!
-//! The number of a pre-shared key or of an OSCORE context does not depend on sessions. The configuration of the
-//! operator limits the count of these numbers. A peer that proves itself with a certificate or a raw public key has its
-//! number from its handshake to the end of its last session. This is also true for a peer whose session a delegation
-//! server opened in the name of a device.
+//! The number of a pre-shared key of the file or of an OSCORE context does not depend on sessions. The configuration of
+//! the operator limits the count of these numbers. A peer that proves itself with a certificate or a raw public key has
+//! its number from its handshake to the end of its last session. This is also true for a peer whose session a delegation
+//! server opened in the name of a device. A peer whose key comes from a [`KeyStore`](super::KeyStore) keeps its number
+//! after its last session, because it may resume the session. Only the last [`MAX_UNUSED`] such peers keep it.
 
 use super::Shared;
+use super::file::Allow;
 use crate::digest::Digest;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use tegmen::dtls::CertificateType;
@@ -16,6 +18,9 @@ use tegmen::identity::Principal;
 
 /// Time after which a handshake that led to no session counts as failed.
 const HANDSHAKE: Duration = Duration::from_secs(300);
+
+/// Maximum number of peers without a session and a handshake that proved a key of a [`KeyStore`](super::KeyStore).
+const MAX_UNUSED: usize = 1 << 14;
 
 /// The kind of proof of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,10 +44,10 @@ impl Proof {
         Self::Certified(kind.0, digest)
     }
 
-    /// Returns true if a peer that gave this kind of proof is removed when its last session ends. Another peer can then
-    /// get the number of the removed peer.
+    /// Returns true if a peer that gave this kind of proof is removed when its last session ends, or later. Another
+    /// peer can then get the number of the removed peer.
     const fn is_of_sessions(self) -> bool {
-        matches!(self, Self::Certified(..) | Self::Delegated(..))
+        matches!(self, Self::Certified(..) | Self::Delegated(..) | Self::Stored(_))
     }
 }
 
@@ -90,6 +95,11 @@ struct Numbered {
     handshake: Option<Instant>,
     /// The time at which the certificate of the peer expires; `None` for a peer without a certificate.
     end: Option<SystemTime>,
+    /// The rights of a peer whose rights are not in the file: a peer whose key comes from a
+    /// [`KeyStore`](super::KeyStore), or an OSCORE context.
+    learned: Option<Allow>,
+    /// The key of this peer in [`Principals::unused`].
+    unused: Option<u64>,
 }
 
 /// Peers and their numbers. A peer keeps its number until the peer is removed, also after changes of the credentials
@@ -102,6 +112,14 @@ pub(super) struct Principals {
     /// The handshakes that have not led to a session yet: for each, the time at which it began, and the number that
     /// identifies its peer.
     handshakes: BTreeSet<(Instant, u32)>,
+    /// For each identity whose key came from a [`KeyStore`](super::KeyStore), the number of the peer that proved the
+    /// last key of this identity.
+    stored: HashMap<String, u32>,
+    /// The numbers of the peers whose key came from a [`KeyStore`](super::KeyStore), and which have neither a session
+    /// nor a handshake, at most [`MAX_UNUSED`]. The keys of the map are in the order in which the last sessions ended.
+    unused: BTreeMap<u64, u32>,
+    /// The next key of `unused`.
+    ended: u64,
 }
 
 impl Principals {
@@ -126,8 +144,34 @@ impl Principals {
         let number = self.next;
         self.next = number.wrapping_add(1);
         self.numbers.insert(who.clone(), number);
-        self.all.insert(number, Numbered { who, lease: Weak::new(), handshake: None, end: None });
+        let numbered = Numbered { who, lease: Weak::new(), handshake: None, end: None, learned: None, unused: None };
+        self.all.insert(number, numbered);
         number
+    }
+
+    /// Returns the number of a peer that proved this key of a [`KeyStore`](super::KeyStore) under this identity. The
+    /// number replaces that of an earlier key of the identity in [`Self::stored`].
+    pub(super) fn store(&mut self, fingerprint: Option<Digest>, identity: &str, now: Instant) -> Principal {
+        let principal = self.number(Proof::Stored(fingerprint), identity, now);
+        self.stored.insert(identity.to_owned(), principal.0);
+        principal
+    }
+
+    /// Returns the number of the peer that proved the last key of an identity from a [`KeyStore`](super::KeyStore).
+    pub(super) fn stored(&self, identity: &str) -> Option<Principal> {
+        self.stored.get(identity).copied().map(Principal)
+    }
+
+    /// Sets the rights of a peer whose rights are not in the file.
+    pub(super) fn set_learned(&mut self, principal: Principal, allow: Allow) {
+        if let Some(numbered) = self.all.get_mut(&principal.0) {
+            numbered.learned = Some(allow);
+        }
+    }
+
+    /// Returns the rights that [`Self::set_learned`] set.
+    pub(super) fn learned(&self, principal: Principal) -> Option<&Allow> {
+        self.all.get(&principal.0)?.learned.as_ref()
     }
 
     /// Gives a new number to an OSCORE context.
@@ -159,8 +203,8 @@ impl Principals {
         self.all.len()
     }
 
-    /// Returns true if the peer with the number `principal` is removed when its last session ends. Another peer can
-    /// then get the number.
+    /// Returns true if the peer with the number `principal` is removed when its last session ends, or later. Another
+    /// peer can then get the number.
     pub(super) fn ends_with_sessions(&self, principal: Principal) -> bool {
         self.get(principal).is_some_and(|who| who.proof.is_of_sessions())
     }
@@ -169,6 +213,7 @@ impl Principals {
     /// peer stays registered after its last session ends.
     pub(super) fn hold(&mut self, principal: Principal, shared: &Arc<RwLock<Shared>>) -> Option<Held> {
         self.set_handshake(principal.0, None);
+        self.use_again(principal.0);
         let numbered = self.all.get_mut(&principal.0).filter(|numbered| numbered.who.proof.is_of_sessions())?;
         let lease = numbered.lease.upgrade().unwrap_or_else(|| {
             let lease = Arc::new(Lease { shared: Arc::clone(shared), number: principal.0 });
@@ -193,10 +238,25 @@ impl Principals {
     pub(super) fn remove(&mut self, principal: Principal) {
         if let Some(numbered) = self.all.remove(&principal.0) {
             self.numbers.remove(&numbered.who);
+            // A later key of the identity has another number.
+            if self.stored.get(&numbered.who.name) == Some(&principal.0) {
+                self.stored.remove(&numbered.who.name);
+            }
+        }
+    }
+
+    /// Notes that a peer has a handshake or a session again.
+    fn use_again(&mut self, number: u32) {
+        let unused = self.all.get_mut(&number).and_then(|numbered| numbered.unused.take());
+        if let Some(unused) = unused {
+            self.unused.remove(&unused);
         }
     }
 
     fn set_handshake(&mut self, number: u32, begun: Option<Instant>) {
+        if begun.is_some() {
+            self.use_again(number);
+        }
         let Some(numbered) = self.all.get_mut(&number) else { return };
         if let Some(before) = std::mem::replace(&mut numbered.handshake, begun) {
             self.handshakes.remove(&(before, number));
@@ -204,12 +264,23 @@ impl Principals {
         self.handshakes.extend(begun.map(|begun| (begun, number)));
     }
 
-    /// Removes a peer if it has neither a session nor a handshake.
+    /// Removes a peer if it has neither a session nor a handshake. A peer that may resume a session with a key of a
+    /// [`KeyStore`](super::KeyStore) is removed later, when too many such peers exist.
     fn remove_if_gone(&mut self, number: u32) {
-        let is_gone = |numbered: &Numbered| numbered.handshake.is_none() && numbered.lease.strong_count() == 0;
-        if let Some(numbered) = self.all.get(&number).filter(|numbered| is_gone(numbered)) {
-            self.numbers.remove(&numbered.who);
-            self.all.remove(&number);
+        let is_gone = |numbered: &&mut Numbered| numbered.handshake.is_none() && numbered.lease.strong_count() == 0;
+        let Some(numbered) = self.all.get_mut(&number).filter(is_gone) else { return };
+        if !matches!(numbered.who.proof, Proof::Stored(_)) {
+            return self.remove(Principal(number));
+        }
+        if numbered.unused.is_none() {
+            numbered.unused = Some(self.ended);
+            self.unused.insert(self.ended, number);
+            self.ended += 1;
+        }
+        if self.unused.len() > MAX_UNUSED
+            && let Some((_, oldest)) = self.unused.pop_first()
+        {
+            self.remove(Principal(oldest));
         }
     }
 }

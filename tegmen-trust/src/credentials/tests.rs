@@ -225,3 +225,36 @@ fn a_handshake_without_a_session_is_forgotten_and_keys_of_the_file_are_not() {
     // The lease is of a table of its own here.
     drop(held);
 }
+
+#[test]
+fn a_peer_of_a_key_store_has_its_number_for_a_while_after_its_last_session() {
+    const MOST: usize = 1 << 14;
+    let credentials = Credentials::default();
+    let allow = ["GET /*".to_owned()];
+    let session = |identity: &str| {
+        let principal = credentials.learn_stored(identity, Some(b"key"), Some(&allow));
+        (principal, credentials.hold(principal).expect("a peer with sessions"))
+    };
+    let (first, held) = session("first");
+    for number in 0..MOST {
+        drop(session(&format!("{number}")));
+    }
+    assert_eq!(credentials.peers(), MOST + 1);
+    assert!(credentials.stored("0").is_some() && credentials.stored("first") == Some(first));
+    // It may resume its session, and is then the last one.
+    drop(held);
+    assert_eq!((credentials.peers(), credentials.stored("0")), (MOST, None));
+    let resumed = credentials.stored("1").expect("a registered peer");
+    drop(credentials.hold(resumed));
+    drop(session("another"));
+    assert_eq!((credentials.stored("1"), credentials.stored("2")), (Some(resumed), None));
+    assert_eq!((credentials.peers(), credentials.stored("first")), (MOST, Some(first)));
+    // Rights end with the number, and an earlier key has its own number.
+    let rekeyed = credentials.learn_stored("first", Some(b"another key"), None);
+    assert!(rekeyed != first && credentials.standing(first).is_some());
+    for number in 0..MOST {
+        drop(session(&format!("later {number}")));
+    }
+    assert_eq!((credentials.name_of(first), credentials.standing(first)), (None, None));
+    assert_eq!(credentials.stored("first"), Some(rekeyed), "its handshake is not over");
+}
