@@ -9,7 +9,7 @@ use tegmen::coap::Code;
 use tegmen::dtls::ConnectionIdConfig;
 use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Response, Session, Tap, Tapped};
 use tegmen_host::contexts::{self, ContextFile, Contexts};
-use tegmen_host::credentials::Credentials;
+use tegmen_host::credentials::{Credentials, KeyStore, KeyTicket, StoredKey};
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{Event, Listen, Server, ServerConfig};
 use tegmen_host::state::{self, Database, StateError};
@@ -333,6 +333,71 @@ async fn a_session_that_is_over_or_whose_owner_was_removed_does_not_come_back() 
     assert!(silence.is_err() && running.count("Restored") == 0);
     running.stop();
     assert_eq!(rows(&file), 0);
+}
+
+/// A key store that answers from another thread: with a key and the rights of its owner, or with nothing.
+struct Keys(Option<(&'static [u8], &'static str)>);
+
+impl KeyStore for Keys {
+    fn find(&self, identity: &str, ticket: KeyTicket) {
+        let found = self.0.filter(|_| identity == "me").map(|(key, allow)| StoredKey {
+            name: None,
+            key: key.to_vec().into(),
+            previous: None,
+            allow: Some(vec![allow.to_owned()]),
+        });
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            ticket.answer(found);
+        });
+    }
+}
+
+/// Starts a server whose keys are in a key store. Returns it with the number of sessions that it restored.
+fn serve_from_store(file: &Path, at: SocketAddr, keys: Keys) -> (Server, Arc<Mutex<usize>>) {
+    let mut config = ServerConfig::default();
+    config.listen = vec![Listen { address: at, scheme: Scheme::Coaps }];
+    config.state = Some(Database::open(file).unwrap());
+    config.trust.key_store = Some(Arc::new(keys));
+    config.trust.key_store_answers_every = Duration::from_millis(1);
+    let restored = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&restored);
+    let sink = move |event: Event| *counted.lock().unwrap() += usize::from(matches!(event, Event::Restored { .. }));
+    let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
+    (Server::with(config).on_event(sink).serve(resources).unwrap(), restored)
+}
+
+#[tokio::test]
+async fn the_key_store_is_asked_again_for_the_key_and_the_rights_of_a_restored_session() {
+    let both = "read-write /value";
+    let after = [
+        ("same", Some((&b"key"[..], both)), Some(Code::CHANGED)),
+        ("fewer-rights", Some((b"key", "GET /value")), Some(Code::FORBIDDEN)),
+        ("another-key", Some((b"another", both)), None),
+        ("removed", None, None),
+    ];
+    for (name, keys, expected) in after {
+        let (scene, wire) = (Scene::new(name), Wire::default());
+        let file = scene.file("state.db");
+        let (server, _) = serve_from_store(&file, "127.0.0.1:0".parse().unwrap(), Keys(Some((b"key", both))));
+        let address = server.addresses()[0].address;
+        let client = Session::connect_to(address, Scheme::Coaps, config(&wire)).await.unwrap();
+        assert_eq!(ask(&client, Code::PUT, b"1").await.code, Code::CHANGED);
+        server.stop();
+
+        let (server, restored) = serve_from_store(&file, address, Keys(keys));
+        let before = wire.len();
+        let put = client.request(Code::PUT, "value").payload(b"2");
+        // A session that the server does not restore gets no response.
+        let patience = Duration::from_millis(if expected.is_some() { 8000 } else { 1500 });
+        let answered = tokio::time::timeout(patience, put).await.ok();
+        assert_eq!(answered.map(|response| response.unwrap().code), expected, "{name}");
+        assert_eq!(*restored.lock().unwrap(), usize::from(expected.is_some()), "{name}");
+        if expected.is_some() {
+            assert_eq!(wire.len(), before + 2, "{name}: the request waited for the answer of the store");
+        }
+        server.stop();
+    }
 }
 
 #[test]

@@ -440,17 +440,14 @@ impl Credentials {
         self.read(|shared| shared.principals.get(principal).map(|who| who.name.clone()))
     }
 
-    /// Returns three values about the peer with this number. The first is its identity. The second is true if the peer
-    /// proved a pre-shared key of the file. The third are the rules that a [`KeyStore`] gave the peer; `None` if the
-    /// peer has all rights, or if its key did not come from a store. Returns `None` if no peer has this number, or if
-    /// the peer no longer has rights.
-    pub fn standing(&self, principal: Principal) -> Option<(String, bool, Option<Vec<String>>)> {
+    /// Returns two values about the peer with this number. The first is its identity. The second is true if the peer
+    /// proved a pre-shared key of the file. Returns `None` if no peer has this number, or if the peer no longer has
+    /// rights.
+    pub fn standing(&self, principal: Principal) -> Option<(String, bool)> {
         self.read(|shared| {
             let who = shared.principals.get(principal)?;
-            let rights = shared.rights(principal, who)?;
-            let stored = rights.as_ref().filter(|_| matches!(who.proof, Proof::Stored(_)));
-            let allow = stored.map(|rules| rules.iter().map(Rule::text).collect());
-            Some((who.name.clone(), matches!(who.proof, Proof::Psk(_)), allow))
+            shared.rights(principal, who)?;
+            Some((who.name.clone(), matches!(who.proof, Proof::Psk(_))))
         })
     }
 

@@ -6,6 +6,7 @@ use super::reply::Reply;
 use super::session::Session;
 use crate::credentials::StoredKey;
 use crate::public_keys::PublicKeys;
+use crate::state::SessionName;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tegmen::identity::{Identity, PeerId};
@@ -30,6 +31,11 @@ pub(crate) enum Command {
     /// The representation at this path changed for some of its observers. The function selects these observers.
     ChangedFor(Arc<str>, Arc<Whom>),
     Key(FoundKey),
+    /// The answer of the key store about the peer of a stored session.
+    StillHas {
+        name: SessionName,
+        found: Option<StoredKey>,
+    },
     /// The worker completed the private-key operation for a handshake.
     Worked {
         peer: PeerId,

@@ -303,8 +303,8 @@ impl<A: Application> Shard<A> {
         if !is_passed && self.cid_routing.pass(path, datagram) {
             return;
         }
-        if self.persistence.is_some() {
-            self.restore(now, path, datagram);
+        if self.persistence.is_some() && self.restore(now, path, datagram) {
+            return;
         }
         let mut records = Records::new(datagram);
         loop {

@@ -49,8 +49,6 @@ pub struct With {
     pub identity: String,
     /// True if the credentials file contains `identity`. The file then defines the rights of the peer.
     pub listed: bool,
-    /// The rights of a peer whose identity is not in the credentials file; `None` allows everything.
-    pub allow: Option<Vec<String>>,
     /// The [`Sessions::fingerprint`] of the peer's key in the credentials file or in the key store. The fingerprint
     /// changes if the identity gets another key. `None` if the peer proved no pre-shared key, or if the key is not known.
     #[serde(default)]

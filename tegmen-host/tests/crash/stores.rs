@@ -93,8 +93,8 @@ impl Store for Server {
         node.endpoint.lease_session(peer, CHUNK);
         let session = node.endpoint.copy_session(peer).unwrap();
         let (local, remote, identity) = (path.local.into(), path.remote.into(), "peer".to_owned());
-        let (allow, key, certified, connection_id) = (None, None, None, String::new());
-        let with = With { local, remote, identity, listed: true, allow, key, certified, connection_id };
+        let (key, certified, connection_id) = (None, None, String::new());
+        let with = With { local, remote, identity, listed: true, key, certified, connection_id };
         if let Some((name, _)) = self.session.take() {
             self.sessions().remove(name);
         }

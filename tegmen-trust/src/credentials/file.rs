@@ -118,10 +118,6 @@ impl Rule {
         coap::Rule { methods: self.methods, path: &self.path }
     }
 
-    pub(super) fn text(&self) -> String {
-        self.view().to_string()
-    }
-
     /// True if the rule allows this method at the path of these bytes.
     pub(super) fn covers(&self, code: Code, path: impl Iterator<Item = u8>) -> bool {
         self.view().covers(code, path)

@@ -31,6 +31,7 @@ impl<A: Application> Shard<A> {
                 });
                 self.hold(asked, peer, learned);
             }
+            Command::StillHas { name, found } => self.on_still_has(name, found),
             Command::Worked { peer, worked } => {
                 self.signing.ended();
                 self.on_worked(now, peer, worked);

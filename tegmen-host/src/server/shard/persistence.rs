@@ -1,6 +1,8 @@
 //! Sessions that survive a restart of the server: see [`crate::state::Sessions`].
 
 use super::Shard;
+use crate::clock;
+use crate::credentials::{KeyTicket, StoredKey};
 use crate::hex::{from_hex, to_hex};
 use crate::server::command::Command;
 use crate::server::{Application, Event};
@@ -12,12 +14,14 @@ use tegmen::dtls::record::{CHUNK, MAX_SEALED};
 use tegmen::dtls::{CertificateType, ContentType};
 use tegmen::endpoint::{Peers as _, Phase};
 use tegmen::identity::{PeerId, Principal, Protection};
-use tegmen::time::Instant;
+use tegmen::time::{Duration, Instant};
 
 /// The sessions of a shard, if they are stored in the database.
 pub(super) struct Persistence {
     pub(super) sessions: Arc<Sessions>,
     by_peer: HashMap<PeerId, Entry>,
+    /// The sessions whose keys the key store looks for, at most [`MAX_ASKED`].
+    asked: HashMap<SessionName, Asked>,
     /// The last reported reason why record numbers could not be reserved; `None` if the last attempt succeeded.
     said: Option<String>,
     /// The time at which the server removes the stored sessions whose peers have sent nothing since the start of the
@@ -32,6 +36,21 @@ struct Entry {
     asked: bool,
 }
 
+/// A stored session that the server restores if the key store still has the key of its peer.
+struct Asked {
+    restored: Restored,
+    /// The first record of the peer after the start of the server, and the path on which it arrived. The server handles
+    /// this record after it has restored the session.
+    path: Path,
+    datagram: Vec<u8>,
+    at: Instant,
+}
+
+/// Maximum number of sessions of a shard whose keys the key store looks for at the same time. The records of further
+/// sessions are dropped until the key store has answered. Their peers send them again.
+const MAX_ASKED: usize = 256;
+/// Time after which the server removes a session if the key store has not answered.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The server reserves further record numbers when a session has this many reserved numbers left.
 const AHEAD: u32 = CHUNK / 2;
 /// A session that cannot reserve further record numbers is closed when it has this many numbers left. The close_notify
@@ -40,16 +59,17 @@ const LAST: u32 = 64;
 
 impl Persistence {
     pub(super) fn new(sessions: Arc<Sessions>, give_up: Instant) -> Self {
-        Self { sessions, by_peer: HashMap::new(), said: None, give_up }
+        Self { sessions, by_peer: HashMap::new(), asked: HashMap::new(), said: None, give_up }
     }
 }
 
 impl<A: Application> Shard<A> {
-    /// Restores the session of a peer when the first record of this peer arrives after the start of the server.
-    pub(super) fn restore(&mut self, now: Instant, path: &Path, datagram: &[u8]) {
+    /// Restores the session of a peer when the first record of this peer arrives after the start of the server. Returns
+    /// true if the record waits, because the key store looks for the key of the peer.
+    pub(super) fn restore(&mut self, now: Instant, path: &Path, datagram: &[u8]) -> bool {
         let Some(persistence) = self.persistence.as_mut().filter(|persistence| persistence.sessions.waiting() > 0)
         else {
-            return;
+            return false;
         };
         // A ClientHello may begin a new session, or be from anybody.
         let content_type = datagram.first().map(|byte| ContentType(*byte));
@@ -60,11 +80,13 @@ impl<A: Application> Shard<A> {
             }
             _ => false,
         };
-        if !is_meant || datagram.get(3..5) != Some(&[0, 1]) {
-            return;
+        if !is_meant || datagram.get(3..5) != Some(&[0, 1]) || persistence.asked.len() >= MAX_ASKED {
+            return false;
         }
-        let Some(restored) = persistence.sessions.take(&mut self.environment.crypto, path, datagram) else { return };
-        let Restored { name, with, session, lease_end } = restored;
+        let Some(restored) = persistence.sessions.take(&mut self.environment.crypto, path, datagram) else {
+            return false;
+        };
+        let with = &restored.with;
         let (credentials, keys) = (&self.coap_server.credentials, &self.node.endpoint.roles.keys.own);
         let principal = match &with.certified {
             // A peer whose certificate or raw key is not known as trusted now has to present it again.
@@ -81,26 +103,60 @@ impl<A: Application> Shard<A> {
                 let is_same = |listed: &Principal| with.key.is_some() && key(*listed) == with.key;
                 listed.and_then(|keys| keys.iter().map(|key| key.principal).find(is_same))
             }
-            // A newer answer of the key store takes precedence over the kept rights. With another key, the peer has no
-            // session.
-            None if self.store.is_some() => match credentials.stored(&with.identity) {
-                None => Some(credentials.learn_stored(&with.identity, None, with.allow.as_deref())),
-                Some(known) => {
-                    let key = credentials.fingerprint(known).map(|key| persistence.sessions.fingerprint(&key));
-                    (key.is_none() || key == with.key).then_some(known)
+            None => match &self.store {
+                // A peer whose key is not known has to prove it again.
+                Some(store) if with.key.is_some() => {
+                    let (commands, name) = (self.coap_server.resources.commands.clone(), restored.name);
+                    let identity = with.identity.clone();
+                    let asked = Asked { restored, path: *path, datagram: datagram.to_vec(), at: now };
+                    persistence.asked.insert(name, asked);
+                    // The send fails only if the server ended meanwhile, and then no shard needs the key.
+                    let answer = move |found| drop(commands.send(Command::StillHas { name, found }));
+                    store.find(&identity, KeyTicket::new(answer));
+                    return true;
                 }
+                _ => None,
             },
-            None => None,
         };
+        self.go_on(now, restored, principal);
+        false
+    }
+
+    /// Restores a stored session after the key store has looked for the key of its peer: if the peer still has the key
+    /// with which it opened the session. The peer then has the rights that the key store returned.
+    pub(super) fn on_still_has(&mut self, name: SessionName, found: Option<StoredKey>) {
+        let (now, Some(persistence)) = (clock::now(), &mut self.persistence) else { return };
+        let Some(Asked { restored, path, mut datagram, .. }) = persistence.asked.remove(&name) else { return };
+        let credentials = &self.coap_server.credentials;
+        // The owner of a session whose key is known has the PSK identity as its name.
+        let principal = found.filter(|found| found.name.is_none()).and_then(|found| {
+            let identity = &restored.with.identity;
+            let principal = credentials.learn_stored(identity, Some(&found.key), found.allow.as_deref());
+            let key = credentials.fingerprint(principal).map(|key| persistence.sessions.fingerprint(&key));
+            (key == restored.with.key).then_some(principal)
+        });
+        if self.go_on(now, restored, principal) {
+            self.on_datagram(now, &path, &mut datagram, true);
+        }
+    }
+
+    /// Continues a stored session of the peer `principal`. Removes the stored session if `principal` is `None`, or if
+    /// the session cannot continue. Returns true if the session continues.
+    fn go_on(&mut self, now: Instant, restored: Restored, principal: Option<Principal>) -> bool {
+        let Some(persistence) = &mut self.persistence else { return false };
+        let Restored { name, with, session, lease_end } = restored;
         let path = Path { local: with.local.into(), remote: with.remote.into() };
         let cx = &mut self.environment.at(now);
-        let peer = principal
-            .and_then(|principal: Principal| self.node.endpoint.restore_session(cx, &path, principal, &session));
-        let Some(peer) = peer else { return persistence.sessions.remove(name) };
+        let peer = principal.and_then(|principal| self.node.endpoint.restore_session(cx, &path, principal, &session));
+        let Some(peer) = peer else {
+            persistence.sessions.remove(name);
+            return false;
+        };
         self.node.endpoint.lease_session(peer, lease_end);
         persistence.by_peer.insert(peer, Entry { name, lease_end, asked: false });
         self.hold_number(peer);
         (self.coap_server.events)(Event::Restored { remote: with.remote, identity: with.identity });
+        true
     }
 
     /// Stores a session that was just established, or updates the stored session of a peer that has a new address.
@@ -109,7 +165,7 @@ impl<A: Application> Shard<A> {
         let Some(entry) = self.node.endpoint.peers.peer(peer) else { return };
         let (path, principal) = (*entry.path(), entry.principal());
         let standing = self.coap_server.credentials.standing(principal);
-        let Some((identity, listed, allow)) = standing else { return };
+        let Some((identity, listed)) = standing else { return };
         let known = persistence.by_peer.get(&peer);
         if known.is_none() {
             persistence.sessions.forget(&path);
@@ -126,7 +182,7 @@ impl<A: Application> Shard<A> {
         let certified = self.coap_server.credentials.certified(principal);
         let certified = certified.map(|(kind, digest)| (kind.0, to_hex(&digest)));
         let key = self.coap_server.credentials.fingerprint(principal).map(|key| persistence.sessions.fingerprint(&key));
-        let with = With { local, remote, identity, listed, allow, key, certified, connection_id };
+        let with = With { local, remote, identity, listed, key, certified, connection_id };
         match known {
             Some(known) => persistence.sessions.keep_as(known.name, &mut self.environment.crypto, &session, &with),
             None => {
@@ -202,6 +258,13 @@ impl<A: Application> Shard<A> {
                 sessions.remove(entry.name);
             }
             lives
+        });
+        persistence.asked.retain(|name, asked| {
+            let waits = now.since(asked.at) < PATIENCE;
+            if !waits {
+                sessions.remove(*name);
+            }
+            waits
         });
         if now >= persistence.give_up {
             persistence.sessions.forget_all();
