@@ -7,8 +7,10 @@
 //! key must be on the list, or its certificate must be neither expired nor revoked.
 
 mod devices;
+mod ended;
 mod keys;
 
+pub(crate) use ended::ended_in_alert;
 pub use keys::TicketKeyError;
 
 use crate::credentials::Credentials;
@@ -16,6 +18,7 @@ use crate::delegate::Delegate;
 use crate::digest::Digest;
 use crate::public_keys::PublicKeys;
 use devices::Devices;
+use ended::Ended;
 use keys::Ring;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -98,6 +101,7 @@ struct Inner {
     config: ResumptionConfig,
     ring: Mutex<Ring>,
     ids: Mutex<Ids>,
+    ended: Mutex<Ended>,
     credentials: Credentials,
     public_keys: PublicKeys,
     /// True if the server has a key store. Pre-shared keys can then belong to identities that are not in the
@@ -169,6 +173,7 @@ impl ServerResumption {
         let inner = Inner {
             ring: Mutex::new(Ring::new(crypto, config.keys.clone(), config.lifetime / 2)?),
             ids: Mutex::new(Ids { half: config.max_ids / 2, ..Ids::default() }),
+            ended: Mutex::default(),
             credentials: credentials.clone(),
             public_keys: public_keys.clone(),
             store,
@@ -188,6 +193,15 @@ impl ServerResumption {
         let Some(inner) = &self.own else { return Ok(()) };
         let mut ring = lock(&inner.ring);
         ring.tick(crypto).or_else(|error| ring.reading.failed(error))
+    }
+
+    /// Notes that a session of this client ended in a fatal alert. The server then resumes no session that the client
+    /// opened before (RFC 5246, section 7.2.2). The client must have proved its identity in the session.
+    pub(crate) fn end(&self, principal: Principal) {
+        let Some(inner) = &self.own else { return };
+        if let Some(peer) = inner.peer(principal) {
+            lock(&inner.ended).add(peer, seconds(), inner.config.lifetime);
+        }
     }
 
     /// Returns the counts of tickets and session ids for sessions with the server itself, not for sessions in the name
@@ -217,19 +231,22 @@ impl Inner {
         state.u16(session.cipher_suite.0).ok()?;
         state.put(session.master.expose()).ok()?;
         state.put(&session.since.unwrap_or_else(seconds).to_be_bytes()).ok()?;
-        if session.cipher_suite.has_certificate() {
-            if session.principal == Principal::NOBODY {
-                return state.u8(NOBODY).ok();
-            }
-            let (kind, digest) = self.credentials.certified(session.principal)?;
-            return match kind {
-                CertificateType::RAW_PUBLIC_KEY => state.put(&[&[RAW], &digest[..RAW_LEN]].concat()).ok(),
-                _ => state.put(&[&[CERTIFICATE], &digest[..]].concat()).ok(),
-            };
+        if session.principal == Principal::NOBODY && session.cipher_suite.has_certificate() {
+            return state.u8(NOBODY).ok();
         }
-        let identity = self.credentials.name_of(session.principal)?;
-        state.put(&self.fingerprint(session.principal)).ok()?;
-        state.put(identity.as_bytes()).ok()
+        state.put(&self.peer(session.principal)?).ok()
+    }
+
+    /// Returns the proof and the identity of a client that proved an identity, in the form of the state of a session.
+    fn peer(&self, principal: Principal) -> Option<Vec<u8>> {
+        Some(match self.credentials.certified(principal) {
+            Some((CertificateType::RAW_PUBLIC_KEY, digest)) => [&[RAW], &digest[..RAW_LEN]].concat(),
+            Some((_, digest)) => [&[CERTIFICATE], &digest[..]].concat(),
+            None => {
+                let identity = self.credentials.name_of(principal)?;
+                [&self.fingerprint(principal), identity.as_bytes()].concat()
+            }
+        })
     }
 
     /// Reads a state that [`Self::write`] wrote. Returns `None` if the client is no longer allowed to resume.
@@ -245,6 +262,9 @@ impl Inner {
         // A clock that went back makes nothing younger.
         let age = u64::from(seconds().wrapping_sub(since));
         if age > self.config.lifetime.as_secs() {
+            return None;
+        }
+        if lock(&self.ended).has(reader.rest(), since) {
             return None;
         }
         let principal = match cipher_suite.has_certificate() {

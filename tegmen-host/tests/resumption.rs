@@ -273,6 +273,8 @@ struct Between {
     is_armed: Arc<AtomicBool>,
     /// The socket to the client.
     before: UdpSocket,
+    /// The socket to the server.
+    behind: UdpSocket,
     client: Arc<Mutex<Option<SocketAddr>>>,
 }
 
@@ -286,7 +288,8 @@ impl Between {
         before.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         behind.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         let armed = is_armed.clone();
-        let this = Self { address, is_armed, before: before.try_clone().unwrap(), client: Arc::default() };
+        let (to_client, to_server) = (before.try_clone().unwrap(), behind.try_clone().unwrap());
+        let this = Self { address, is_armed, before: to_client, behind: to_server, client: Arc::default() };
         let client = this.client.clone();
         std::thread::spawn(move || {
             let (mut datagram, mut dropped) = ([0; 2000], Vec::new());
@@ -320,9 +323,9 @@ impl Between {
     }
 }
 
-/// Returns an alert of the server in a protected record. `secrets` is the line of the key log, and `hello` is a datagram
-/// that begins with the ServerHello.
-fn alert_of_server(secrets: &str, hello: &[u8], alert: [u8; 2]) -> Vec<u8> {
+/// Returns an alert in a protected record of the client or of the server. `secrets` is the line of the key log, and
+/// `hello` is a datagram that begins with the ServerHello.
+fn alert_of(is_client: bool, (secrets, hello): (&str, &[u8]), alert: [u8; 2]) -> Vec<u8> {
     // The random, the session id and the suite follow the record header, the handshake header and the version.
     let (server_random, rest) = hello[27..].split_at(32);
     let suite = &rest[1 + usize::from(rest[0])..];
@@ -332,9 +335,9 @@ fn alert_of_server(secrets: &str, hello: &[u8], alert: [u8; 2]) -> Vec<u8> {
     let mut block = [0; 40];
     HmacKey::new::<RustCrypto>(&[master])
         .prf::<RustCrypto>(&[b"key expansion", server_random, client_random], &mut block);
-    let mut channel = suite.channel(false, &block, false).unwrap();
+    let mut channel = suite.channel(false, &block, is_client).unwrap();
     let (mut crypto, mut last) = (RustCrypto::new([1; 32]), Vec::new());
-    // The server has already used the first record numbers.
+    // The endpoint has already used the first record numbers.
     for _ in 0..20 {
         let mut storage = [0; 100];
         let mut frame = Frame::new(&mut storage, 40);
@@ -343,6 +346,22 @@ fn alert_of_server(secrets: &str, hello: &[u8], alert: [u8; 2]) -> Vec<u8> {
         last = frame.bytes().to_vec();
     }
     last
+}
+
+/// Returns the place in which a client stores the line of its key log and the datagram that begins with the ServerHello,
+/// and the tap that stores them.
+fn watched() -> (Arc<Mutex<(String, Vec<u8>)>>, Tap) {
+    let seen = Arc::new(Mutex::new((String::new(), Vec::new())));
+    let seeing = seen.clone();
+    let tap = Tap(Arc::new(move |tapped| match tapped {
+        Tapped::Secrets(line) => seeing.lock().unwrap().0 = line.to_owned(),
+        // A handshake record that begins with a ServerHello.
+        Tapped::Datagram { sent: false, datagram, .. } if datagram[0] == 22 && datagram.get(13) == Some(&2) => {
+            seeing.lock().unwrap().1 = datagram.to_vec();
+        }
+        Tapped::Datagram { .. } => {}
+    }));
+    (seen, tap)
 }
 
 /// RFC 5246, section 7.2.2: a session that a fatal alert ended is not resumed. A session that close_notify ended can be
@@ -354,18 +373,7 @@ async fn a_session_that_a_fatal_alert_ended_is_forgotten() {
     let running = start(ServerConfig::default().with(|config| config.resumption = resumption), &credentials, 0);
     for (alert, is_replaced, left) in [([2, 22], false, 0), ([2, 22], true, 1), ([1, 0], false, 1)] {
         let (dir, between) = (Dir::new(&format!("alert-{left}-{}", alert[1])), Between::new(running.address, None));
-        let seen = Arc::new(Mutex::new((String::new(), Vec::new())));
-        let tap = {
-            let seen = seen.clone();
-            Tap(Arc::new(move |tapped| match tapped {
-                Tapped::Secrets(line) => seen.lock().unwrap().0 = line.to_owned(),
-                // A handshake record that begins with a ServerHello.
-                Tapped::Datagram { sent: false, datagram, .. } if datagram[0] == 22 && datagram.get(13) == Some(&2) => {
-                    seen.lock().unwrap().1 = datagram.to_vec();
-                }
-                Tapped::Datagram { .. } => {}
-            }))
-        };
+        let (seen, tap) = watched();
         let client = psk(&dir.0, b"0123456789abcdef").with(|config| {
             config.log.tap = Some(tap);
             config.recovery.reconnect = false;
@@ -382,7 +390,7 @@ async fn a_session_that_a_fatal_alert_ended_is_forgotten() {
             std::fs::rename(file(&other_dir), file(&dir)).unwrap();
         }
         let (secrets, hello) = seen.lock().unwrap().clone();
-        between.tell_client(&alert_of_server(&secrets, &hello, alert));
+        between.tell_client(&alert_of(false, (&secrets, &hello), alert));
         let mut tries = 0;
         while session.get("/value").await.is_ok() {
             tries += 1;
@@ -390,6 +398,39 @@ async fn a_session_that_a_fatal_alert_ended_is_forgotten() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(files(), left, "{alert:?}");
+    }
+}
+
+/// RFC 5246, section 7.2.2: a server resumes no session of a client that ended a session with a fatal alert, if the
+/// client opened the session before the alert. The client of this test keeps the ticket or the session id, as a client of
+/// another stack may do.
+#[tokio::test]
+async fn a_server_does_not_resume_a_session_that_a_fatal_alert_ended() {
+    let credentials = Credentials::single("me", b"0123456789abcdef");
+    for (tickets, alert, is_resumed) in [(true, [2, 22], false), (false, [2, 22], false), (true, [1, 0], true)] {
+        let resumption = Some(ResumptionConfig { tickets, ..ResumptionConfig::default() });
+        let running = start(ServerConfig::default().with(|config| config.resumption = resumption), &credentials, 0);
+        let dir = Dir::new(&format!("server-alert-{tickets}-{}", alert[1]));
+        let between = Between::new(running.address, None);
+        let (seen, tap) = watched();
+        let client = psk(&dir.0, b"0123456789abcdef").with(|config| config.log.tap = Some(tap));
+        let session = Session::connect_to(between.address, Scheme::Coaps, client).await.unwrap();
+        session.get("/value").await.unwrap();
+        let (secrets, hello) = seen.lock().unwrap().clone();
+        between.behind.send_to(&alert_of(true, (&secrets, &hello), alert), running.address).unwrap();
+        let has_ended = || {
+            let events = running.events.lock().unwrap();
+            events.iter().any(|event| event.starts_with("Failed") || event.starts_with("Closed"))
+        };
+        while !has_ended() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // The times of sessions have the unit of one second.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        let again = psk(&dir.0, b"0123456789abcdef");
+        assert_eq!(get(between.address, again.clone()).await.unwrap(), is_resumed, "{tickets} {alert:?}");
+        assert!(get(between.address, again).await.unwrap(), "the later session");
+        drop(session);
     }
 }
 

@@ -8,6 +8,7 @@ use super::{ClientConfig, ClientError, Request, Response, Role, Session, Table, 
 use crate::clock;
 use crate::provider::HostCrypto;
 use crate::public_keys::PublicKeys;
+use crate::resumption::ended_in_alert;
 use crate::slab::Capacity;
 use std::io;
 use std::time::Duration;
@@ -152,7 +153,7 @@ impl Session {
                 done => return done,
             }
             // RFC 5246, section 7.2.2: a session that ended in a fatal alert is not resumed.
-            if closed.is_some_and(resumption::ended_in_alert) {
+            if closed.is_some_and(ended_in_alert) {
                 self.with(|connection| match &mut connection.entry.resumption {
                     Some(store) => store.forget(),
                     None => Ok(()),

@@ -18,7 +18,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use tegmen::dtls::{CipherSuite, Fatal, Keys as _, MASTER_LEN, Resumption, SessionState};
+use tegmen::dtls::{CipherSuite, Keys as _, MASTER_LEN, Resumption, SessionState};
 use tegmen::identity::Principal;
 use tegmen::secret::{Secret, same};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -137,11 +137,6 @@ impl ResumptionStore {
         handle.write_all(Zeroizing::new(toml::to_string(kept).map_err(io::Error::other)?).as_bytes())?;
         std::fs::rename(&draft, &self.file)
     }
-}
-
-/// True if `reason` means that a fatal alert of the server or of this client ended the session.
-pub(super) const fn ended_in_alert(reason: Fatal) -> bool {
-    !matches!(reason, Fatal::Closed | Fatal::KeyExhausted | Fatal::Idle | Fatal::TimedOut { .. } | Fatal::NoCredentials)
 }
 
 /// Returns the digest from which the name of the file of a stored session is made. The digest depends on the address of

@@ -5,6 +5,7 @@ use crate::clock;
 use crate::credentials::KeyTicket;
 use crate::exporter;
 use crate::provider::HostCrypto;
+use crate::resumption::ended_in_alert;
 use crate::server::command::{Command, FoundKey};
 use crate::server::held::Found;
 use crate::server::key_operation::{Asked, Operation, Worked};
@@ -13,7 +14,7 @@ use crate::x509::Purpose;
 use std::net::SocketAddr;
 use tegmen::address::Path;
 use tegmen::crypto::Crypto as _;
-use tegmen::dtls::{Answer, CertificateType, Fatal, Need};
+use tegmen::dtls::{Answer, CertificateType, Fatal, Need, Rank};
 use tegmen::endpoint::{Event as EndpointEvent, Peer, Peers as _, Phase};
 use tegmen::identity::{PeerId, Principal, Protection};
 use tegmen::secret::Secret;
@@ -56,6 +57,10 @@ impl<A: Application> Shard<A> {
             EndpointEvent::Closed { peer, reason } => {
                 self.forget(peer);
                 let Some(entry) = self.node.endpoint.peers.peer(peer) else { return };
+                // Without a proof anybody could send the alert in a handshake with the ticket of another client.
+                if ended_in_alert(reason) && entry.rank() >= Rank::Authenticated {
+                    self.resumption.end(entry.principal());
+                }
                 let remote = SocketAddr::from(entry.path().remote);
                 let identity = self.coap_server.credentials.name_of(entry.principal()).or_else(|| self.tried.of(peer));
                 (self.coap_server.events)(match reason {
