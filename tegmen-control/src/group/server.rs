@@ -135,7 +135,8 @@ impl ByToken {
         }
         let name = self.credentials.name_of(identity.principal)?;
         let is_stored = self.credentials.stored(&name) == Some(identity.principal);
-        self.tickets.in_use(&name, now_millis() / 1000).filter(|_| is_stored)
+        let ticket = self.tickets.in_use(&name, now_millis() / 1000).filter(|_| is_stored)?;
+        self.credentials.may_have_proved(identity.principal, &ticket.key).then_some(ticket)
     }
 }
 

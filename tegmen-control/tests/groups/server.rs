@@ -8,6 +8,7 @@ use tegmen::axiom::{Kept, KeyPath, Member, Opened, Rekeyed};
 use tegmen::buf::Frame;
 use tegmen::coap::{Code, OptionNumber};
 use tegmen::dtls::Records;
+use tegmen::identity::{Identity, Protection};
 use tegmen_control::access::ace::{
     Aif, Confirmation, Material, Right, Scope, TokenRequest, TokenResponse, TokenUpload,
 };
@@ -151,17 +152,23 @@ impl World {
     /// Opens a session of a device with an access token for this scope. Returns the session, and the identity in the
     /// token. Returns `None` if the access server gives no token.
     pub(crate) async fn with_token(&self, device: &str, scope: Scope) -> Option<(Session, String)> {
+        let (identity, secret) = self.upload_token(device, scope).await?;
+        let session = self.connect(ClientConfig::psk(&identity, secret.as_slice())).await;
+        Some((session, identity))
+    }
+
+    /// Uploads a token of the device to the controller. Returns the PSK identity and the key of its session, or `None`
+    /// if the access control server refuses the token.
+    async fn upload_token(&self, device: &str, scope: Scope) -> Option<(String, Vec<u8>)> {
         let request =
             TokenRequest { audience: Some("controller".to_owned()), scope: Some(scope), ..Default::default() };
         let granted = self.service.token(Some(device), &request.encode()).await;
         let TokenResponse { access_token, cnf, .. } = TokenResponse::parse(&granted.payload).ok()?;
         let Some(Confirmation::Key(key)) = cnf else { panic!("a key") };
         let Material::Symmetric(secret) = key.material else { panic!("a symmetric key") };
-        let identity = String::from_utf8(key.kid.unwrap()).unwrap();
         let upload = TokenUpload { access_token: access_token.unwrap(), connect: None };
         self.tickets.take(&upload.encode(), tegmen_store::clock::now_millis() / 1000).unwrap();
-        let session = self.connect(ClientConfig::psk(&identity, secret.as_slice())).await;
-        Some((session, identity))
+        Some((String::from_utf8(key.kid.unwrap()).unwrap(), secret.to_vec()))
     }
 
     pub(crate) fn logged(&self, part: &str) -> bool {
@@ -466,6 +473,21 @@ async fn a_device_gets_its_keys_after_the_members_got_their_messages() {
     sender.abort();
     assert_eq!((response.code, admitted(&response).0.epoch), (Code::CREATED, 2));
     assert!(counts.messages + counts.failures > 0, "the messages of the epoch came first: {counts:?}");
+}
+
+#[tokio::test]
+async fn a_session_of_another_key_than_that_of_the_token_gives_no_right() {
+    let world = World::new("token-key", config(), true).await;
+    let scope = Scope::of(&Aif(vec![Right { path: "/ace-group/lamps".to_owned(), permissions: 2 }]));
+    let (identity, key) = world.upload_token("switch", scope).await.unwrap();
+    let credentials = Credentials::default();
+    let authority = ByToken { tickets: world.tickets.clone(), credentials: credentials.clone() };
+    let client = |key: &[u8]| {
+        let principal = credentials.learn_stored(&identity, Some(key), None);
+        authority.client(&Identity { principal, protection: Protection::Dtls })
+    };
+    assert_eq!(client(&[9; 32]), None);
+    assert_eq!(client(&key).as_deref(), Some("switch"));
 }
 
 #[tokio::test]
