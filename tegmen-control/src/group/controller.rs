@@ -736,7 +736,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Returns the scheme of the signatures of a group; `None` if the group has no signatures. If the group is loaded,
     /// the scheme comes from the memory of this controller. The scheme is wrong if another controller has replaced the
     /// group by another group of the same name. An admission then fails if the other group requires a public key and the
-    /// device gave none. It does not fail if the other group has no signatures.
+    /// device gave none, or gave one of another scheme. It does not fail if the other group has no signatures.
     ///
     /// # Errors
     /// The errors of [`Self::show`].

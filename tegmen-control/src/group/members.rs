@@ -2,6 +2,7 @@
 
 use super::config::{GroupConfig, GroupError, Protocol};
 use super::oscore::{NewOscoreMember, OscoreMember};
+use super::possession::is_of_scheme;
 use super::tree::PathOrigin;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -63,8 +64,8 @@ pub struct NewMember {
 }
 
 impl NewMember {
-    /// Checks that a member of a group with signatures has a public key. Returns the key as text for its row, or `None`
-    /// for a group without signatures.
+    /// Checks that a member of a group with signatures has a public key of the group's scheme. Returns the key as text
+    /// for its row, or `None` for a group without signatures.
     pub(super) fn check_key(&self, config: &GroupConfig) -> Result<Option<String>, GroupError> {
         let is_monitor = self.oscore.as_ref().is_some_and(|oscore| oscore.roles.monitor);
         match (&self.public_key, config.signature) {
@@ -73,6 +74,11 @@ impl NewMember {
                 false => Err(GroupError::NoPublicKey(self.name.clone())),
             },
             (_, None) => Ok(None),
+            // The scheme may differ from the scheme for which the device gave its proof, if another controller has
+            // replaced the group since then.
+            (Some(key), Some(scheme)) if !is_of_scheme(key, scheme) => {
+                Err(GroupError::OtherCredential(self.name.clone()))
+            }
             (Some(key), Some(_)) => Ok(Some(to_hex(key))),
             (None, Some(_)) => Err(GroupError::NoPublicKey(self.name.clone())),
         }

@@ -43,12 +43,7 @@ impl Challenges {
         now: Instant,
     ) -> Result<Vec<u8>, NotProved> {
         let Some(possession) = &request.possession else { return Err(NotProved::Missing) };
-        let kind = PublicKey::parse(&possession.public_key).map(|key| key.kind);
-        let is_of_scheme = match scheme {
-            SignatureScheme::ED25519 => kind == Some(KeyKind::Ed25519),
-            _ => kind == Some(KeyKind::P256),
-        };
-        if !is_of_scheme {
+        if !is_of_scheme(&possession.public_key, scheme) {
             return Err(NotProved::Refused(GroupcommError::OtherCredential));
         }
         let proves = |window| {
@@ -99,6 +94,15 @@ impl Challenges {
         let len = (who.len() as u64).to_be_bytes();
         let parts: [&[u8]; 4] = [&window.to_be_bytes(), &len, who.as_bytes(), group.as_bytes()];
         hmac::<HostCrypto, DIGEST_LEN>(&[self.secret.expose()], &parts)
+    }
+}
+
+/// Returns true if a key, a SubjectPublicKeyInfo, can be used with this scheme of signatures.
+pub(super) fn is_of_scheme(public_key: &[u8], scheme: SignatureScheme) -> bool {
+    let kind = PublicKey::parse(public_key).map(|key| key.kind);
+    match scheme {
+        SignatureScheme::ED25519 => kind == Some(KeyKind::Ed25519),
+        _ => kind == Some(KeyKind::P256),
     }
 }
 

@@ -1,8 +1,10 @@
 //! Tests of deleted groups, and of the reports of changes for an operator.
 
 use super::world::{Counting, Devices, LAMPS, Moment, Scene, config, member, rows, wait};
-use tegmen_control::group::{GroupConfig, GroupError, GroupHappened};
+use tegmen::crypto::SignatureScheme;
+use tegmen_control::group::{GroupConfig, GroupError, GroupHappened, NewMember};
 use tegmen_store::{Revision, Store};
+use tegmen_trust::x509::signer::{Signer as _, SoftwareKey};
 
 #[test]
 fn a_deleted_group_is_gone_and_the_next_one_of_its_name_has_other_secrets() {
@@ -40,6 +42,31 @@ fn a_deleted_group_is_gone_and_the_next_one_of_its_name_has_other_secrets() {
     // Epoch 2 had other messages in the deleted group. The recorder finds no nonce twice.
     devices.hear(&other, &wait(other.rekey(LAMPS)).unwrap());
     devices.hear(&one, &wait(one.rekey(LAMPS)).unwrap());
+}
+
+/// The other controller has the deleted group in its memory, so it checks a proof for the scheme of that group.
+#[test]
+fn a_key_for_the_scheme_of_a_deleted_group_is_not_admitted_to_the_next_group() {
+    let scene = Scene::new("deleted-scheme");
+    let devices = Devices::new();
+    let store = Counting::new(scene.database(), None);
+    let (one, other) = (devices.controller(store.clone()), devices.controller(store));
+    let signed = |scheme| GroupConfig { signature: Some(scheme), ..config() };
+    let (before, after) = (SignatureScheme::ED25519, SignatureScheme::ECDSA_SECP256R1_SHA256);
+    let with_key = |name: &str, host, scheme| {
+        let key = SoftwareKey::draw(scheme).unwrap().0;
+        NewMember { public_key: Some(key.public_key().to_vec()), ..member(name, host, true) }
+    };
+    wait(one.create(LAMPS, signed(before), &[])).unwrap();
+    wait(other.admit(LAMPS, &with_key("hall", 1, before))).unwrap();
+    wait(one.delete(LAMPS, None)).unwrap();
+    wait(one.create(LAMPS, signed(after), &[])).unwrap();
+    assert_eq!(wait(other.signature(LAMPS)).unwrap(), Some(before), "from its memory");
+    let refused = wait(other.admit(LAMPS, &with_key("hall", 1, before))).unwrap_err();
+    assert!(matches!(refused, GroupError::OtherCredential(_)), "{refused}");
+    assert_eq!(wait(one.show(LAMPS)).unwrap().size, 0);
+    assert_eq!(wait(other.signature(LAMPS)).unwrap(), Some(after), "the next proof is for the next group");
+    wait(other.admit(LAMPS, &with_key("hall", 1, after))).unwrap();
 }
 
 #[test]
