@@ -253,7 +253,8 @@ impl<S: Store> Service<S> {
 
     /// Uploads a token to its publisher, for the client `who` and the session `identity`. Returns the response to the
     /// client. If the publisher cannot be reached, the response is `unreachable`, which contains the token. If the
-    /// upload fails for another reason, the token is revoked.
+    /// upload fails for another reason, the token is revoked. Such tokens take at most half of the revocation list, so
+    /// that no client can fill the list of the operators.
     async fn upload(&self, who: &str, identity: &str, upload: Upload, unreachable: Reply) -> Reply {
         let Upload { address, key, request, taken } = upload;
         let result = match self.uploads.begin(who) {
@@ -275,9 +276,17 @@ impl<S: Store> Service<S> {
             NotTaken::TooMany => Reply::busy(upload::RETRY_AFTER, not_taken.to_string()),
             NotTaken::Refused(_) => Reply::unauthorized_client(),
         };
-        // Without the store the token is not revoked. Neither end has it then: the publisher did not take it, and no response
-        // has it.
-        let _ = self.revoke_session(who, identity).await;
+        // Without the store, or if the list is half full, the token is not revoked. Neither end has it then: the publisher did
+        // not take it, and no response has it.
+        let is_half_full = self.state.view().is_revocation_list_half_full();
+        if is_half_full {
+            let message = format!(
+                "the token of the session {identity}, which nobody has, is not revoked: the revocation list is half full"
+            );
+            self.audit.note(Record { kind: Kind::Refusal, who: who.to_owned(), code: "not-revoked", message });
+        } else {
+            let _ = self.revoke_session(who, identity).await;
+        }
         reply
     }
 

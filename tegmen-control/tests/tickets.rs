@@ -139,6 +139,27 @@ async fn a_publisher_without_resources_refuses_and_nobody_has_a_token() {
 }
 
 #[tokio::test]
+async fn tokens_that_no_publisher_takes_leave_half_of_the_revocation_list_to_the_operator() {
+    let dir = Dir::new("tickets-flood");
+    let (oven, _tickets, mut taken) = publisher(1);
+    let revoked = tegmen_control::access::revocation::Bounds { tokens: 4, ..Default::default() };
+    let bounds = Bounds { lifetime: 600, revoked, ..Bounds::default() };
+    let Access { server: access, service, .. } = Access::start(&dir, Some(at(&oven)), bounds).await;
+    let (display, keys, _) = subscriber(&access).await;
+    keys.invite("oven", &scope("/temp"), at(&display)).await.expect("an invitation");
+    let first = taken.recv().await.expect("a ticket");
+    for _ in 0..4 {
+        let refused = keys.invite("oven", &scope("/temp"), at(&display)).await;
+        assert!(matches!(refused, Err(NotGranted::Later { .. })), "{refused:?}");
+    }
+    assert_eq!(service.state().view().revoked_page(None, 10).0.len(), 2);
+    service.revoke_session("operator", &first.identity).await.expect("revoked");
+    drop((access, service));
+    let log = std::fs::read_to_string(dir.0.join("audit.log")).expect("a log");
+    assert_eq!(log.matches("\"not-revoked\"").count(), 2, "{log}");
+}
+
+#[tokio::test]
 async fn a_subscriber_with_an_uploaded_token_may_do_what_the_token_allows_until_it_expires() {
     let dir = Dir::new("tickets-expires");
     let (oven, tickets, mut taken) = publisher(4);

@@ -165,6 +165,11 @@ impl RevocationList {
         if self.revoked.len() < self.bounds.tokens { Ok(()) } else { Err(ListFull) }
     }
 
+    /// Returns true if the list has at least half of the maximum number of tokens.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.revoked.len() >= self.bounds.tokens / 2
+    }
+
     /// Adds a token to the list. `concerned` are the registered devices that the token concerns. The token expires at
     /// the time `expires`, in seconds since 1970. Returns the devices whose observations must be notified: none if the
     /// token is already on the list, or has expired.

@@ -434,6 +434,11 @@ impl View {
         self.revoked.has_room()
     }
 
+    /// Returns true if the revocation list has at least half of its maximum number of tokens.
+    pub(crate) fn is_revocation_list_half_full(&self) -> bool {
+        self.revoked.is_half_full()
+    }
+
     pub(super) fn expired(&self, now: u64, most: usize) -> Vec<TokenHash> {
         self.revoked.expired(now, most)
     }
