@@ -1,12 +1,15 @@
 //! The sessions of a proxy with its origins.
 
 use super::ProxyConfig;
+use super::failed::Failed;
 use crate::client::{ClientConfig, ClientError, Endpoint, Session};
 use crate::target::TargetScheme;
 use crate::uri::{Scheme, Uri};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tegmen::coap::Code;
 
 /// Maximum number of sessions that are kept open.
 const MOST: usize = 256;
@@ -87,8 +90,29 @@ impl Pool {
         Ok(session)
     }
 
-    /// Forgets the session with an origin that does not answer, because its name may have another address now.
-    pub(super) fn forget(&self, origin: &Origin) {
+    /// Returns the failure of a CoAP request to an origin. Forgets the session with an origin that does not answer,
+    /// because its name may have another address now.
+    pub(super) fn failed(&self, origin: &Origin, error: &ClientError) -> Failed {
+        let failed = Failed::of(&origin.host, error);
+        if failed.code == Code::GATEWAY_TIMEOUT {
+            self.forget(origin);
+        }
+        failed
+    }
+
+    /// Returns the failure of a request to an origin that did not answer within this time. Forgets the session with the
+    /// origin.
+    pub(super) fn late(&self, origin: &Origin, longest: Duration) -> Failed {
+        self.forget(origin);
+        Failed::new(Code::GATEWAY_TIMEOUT, format!("{}: no response within {longest:?}", origin.host))
+    }
+
+    #[cfg(test)]
+    pub(super) fn has(&self, origin: &Origin) -> bool {
+        self.sessions().by_origin.contains_key(origin)
+    }
+
+    fn forget(&self, origin: &Origin) {
         self.sessions().by_origin.remove(origin);
     }
 }

@@ -57,8 +57,8 @@ impl Relay {
         (origin, upstream): (&Origin, &Upstream),
         longest: Duration,
     ) -> Result<(), Failed> {
-        let failed = |error| Failed::of(&origin.host, &error);
-        let late = |_| Failed::new(Code::GATEWAY_TIMEOUT, format!("{}: no response within {longest:?}", origin.host));
+        let failed = |error| pool.failed(origin, &error);
+        let late = |_| pool.late(origin, longest);
         let TargetScheme::Coap(scheme) = origin.scheme else { return Ok(()) };
         let options = upstream.options(origin);
         let registering = async {
@@ -73,7 +73,7 @@ impl Relay {
                 next = observation.next() => next.map_err(failed)?,
                 cancellation = self.cancellations.recv() => {
                     if let Some(cancellation) = cancellation {
-                        let answered = cancel(shared, observation, (origin, &cancellation.upstream), longest).await;
+                        let answered = cancel((shared, pool), observation, (origin, &cancellation.upstream), longest).await;
                         shared.state().end_apart(None, answered.is_err());
                         cancellation.responder.send(answered.map_or_else(|failed| failed.reply(), |answer| answer.reply(&[], "")));
                     }
@@ -120,7 +120,7 @@ impl Relay {
 /// Sends `upstream`, the request with which a client cancels `observation`, to the origin. So the observation also ends
 /// at the origin. Returns the response of the origin.
 async fn cancel(
-    shared: &Shared,
+    (shared, pool): (&Shared, &Pool),
     observation: Observation,
     (origin, upstream): (&Origin, &Upstream),
     longest: Duration,
@@ -132,7 +132,7 @@ async fn cancel(
             let answer = Answer::new(&response, &shared.config.name);
             answer.map_err(|why| Failed::unusable(&origin.host, &why))
         }
-        Ok(Err(error)) => Err(Failed::of(&origin.host, &error)),
-        Err(_) => Err(Failed::new(Code::GATEWAY_TIMEOUT, format!("{}: no response within {longest:?}", origin.host))),
+        Ok(Err(error)) => Err(pool.failed(origin, &error)),
+        Err(_) => Err(pool.late(origin, longest)),
     }
 }

@@ -198,14 +198,15 @@ async fn follow(
     let Upstream { method, payload, .. } = upstream;
     let options = upstream.options(origin);
     let TargetScheme::Coap(scheme) = origin.scheme else { return Ok(None) };
-    let session = pool.session(scheme, origin).await.map_err(|error| Failed::of(&origin.host, &error))?;
+    let failed = |error| pool.failed(origin, &error);
+    let session = pool.session(scheme, origin).await.map_err(failed)?;
     let request = client::Request::new(*method, "").options(&options).payload(payload).over(&session);
-    let mut observation = request.observe().await.map_err(|error| Failed::of(&origin.host, &error))?;
+    let mut observation = request.observe().await.map_err(failed)?;
     let mut look = tokio::time::interval(LOOK_EVERY);
     let mut max_age = Duration::ZERO;
     loop {
         let next = tokio::select! {
-            next = observation.next() => next.map_err(|error| Failed::of(&origin.host, &error))?,
+            next = observation.next() => next.map_err(failed)?,
             _ = look.tick() => match max_age.is_zero() || notifier.is_observed(path) {
                 true => continue,
                 false => {
@@ -239,10 +240,7 @@ async fn ask(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upstream)
     };
     match tokio::time::timeout(LONGEST, asking).await {
         Ok(answered) => answered,
-        Err(_) => {
-            let cause = format!("{}: no response within {} s", origin.host, LONGEST.as_secs());
-            Err(Failed::new(Code::GATEWAY_TIMEOUT, cause))
-        }
+        Err(_) => Err(pool.late(origin, LONGEST)),
     }
 }
 
@@ -260,13 +258,7 @@ async fn ask_coap(
     };
     match asking.await {
         Ok(response) => Answer::new(&response, &shared.config.name).map_err(|why| Failed::unusable(&origin.host, &why)),
-        Err(error) => {
-            let failed = Failed::of(&origin.host, &error);
-            if failed.code == Code::GATEWAY_TIMEOUT {
-                pool.forget(origin);
-            }
-            Err(failed)
-        }
+        Err(error) => Err(pool.failed(origin, &error)),
     }
 }
 
@@ -287,3 +279,6 @@ async fn ask_http(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upst
 async fn ask_http(_: &Shared, _: &Pool, origin: &Origin, _: &Upstream) -> Result<Answer, Failed> {
     Err(Failed::new(Code::PROXYING_NOT_SUPPORTED, format!("{}: HTTP is not spoken here", origin.host)))
 }
+
+#[cfg(test)]
+mod tests;
