@@ -8,6 +8,9 @@ use std::fmt::Write as _;
 /// The attributes that contain a list of values with spaces between them (RFC 6690, section 4.1).
 const LISTS: [&str; 5] = ["rt", "if", "rel", "rev", "ct"];
 
+/// The relation of a link without `rel` (RFC 6690, section 2.2).
+const HOSTS: &str = "hosts";
+
 /// The query of a lookup: the attributes that an entry must have, and the page.
 #[derive(Default)]
 struct Query<'q> {
@@ -84,6 +87,7 @@ impl Criterion<'_> {
             "anchor" => link
                 .attribute("anchor")
                 .is_some_and(|anchor| self.fits(anchor) || self.fits(&absolute(registration, anchor))),
+            "rel" => self.fits_one_of(link.attribute("rel").unwrap_or(HOSTS)),
             name if LISTS.contains(&name) => link.attribute(name).is_some_and(|values| self.fits_one_of(values)),
             name => link
                 .attributes

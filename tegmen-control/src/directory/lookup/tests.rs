@@ -69,6 +69,17 @@ fn each_criterion_must_fit_the_same_link() {
 }
 
 #[test]
+fn a_link_without_a_relation_has_the_relation_hosts() {
+    for query in ["rel=hosts", "rel=ho*"] {
+        assert_eq!(resources(query).split(",<").count(), 4, "{query}");
+        assert!(!resources(query).contains("rel="), "{query}");
+    }
+    assert!(resources("rel=alternate").starts_with("<coap://sensor1.example.com/t>"));
+    assert_eq!(resources("rel=hosts&title=Sensor Index"), resources("title=Sensor Index"));
+    assert_eq!(endpoints("rel=hosts").split(",<").count(), 2, "the endpoints with such a link");
+}
+
+#[test]
 fn endpoints_are_returned_with_their_attributes_and_without_their_lifetime() {
     let second = "</rd/0000000000000001>;base=\"coap://[2001:db8:3::1]:61616\";ep=\"node2\";d=\"floor-3\";\
                   et=\"oic.d.sensor\";if=\"a b\";rt=\"core.rd-ep\"";
