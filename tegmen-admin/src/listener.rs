@@ -9,31 +9,30 @@ use hyper_util::service::TowerToHyperService;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tegmen_host::connections::Connections;
 use tegmen_store::Store;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
-/// Maximum number of connections at the same time.
+/// Maximum number of connections at the same time. Further connections wait until the process accepts them.
 const CONNECTIONS: usize = 256;
+/// Maximum number of connections from one address at the same time. Further connections are closed.
+const CONNECTIONS_OF_ADDRESS: usize = 64;
 /// If the client reads none of the sent data for this time, the server closes the connection.
 const STALL: Duration = Duration::from_secs(60);
 /// Maximum time for a TLS handshake, and for the header of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Accepts connections until the future is dropped. When `tls` gets a new value, later connections use it. The accepted
-/// client certificates in the new value apply to all later requests, also on existing connections.
+/// Accepts connections until the future is dropped: at most 256 at the same time, and at most 64 from one address. When
+/// `tls` gets a new value, later connections use it. The accepted client certificates in the new value apply to all later
+/// requests, also on existing connections.
 pub async fn serve<S: Store>(listener: TcpListener, tls: watch::Receiver<Arc<Tls>>, api: Arc<Api<S>>) {
     let router = api.router();
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let connections = Connections::new(CONNECTIONS, CONNECTIONS_OF_ADDRESS);
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let Ok((stream, address)) = listener.accept().await else {
-            // The process has no more descriptors: others close in the meantime.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
+        let (stream, address, place) = connections.accept(&listener).await;
         let (router, tls) = (router.clone(), tls.clone());
         tokio::spawn(async move {
             connection(stream, address.ip(), tls, router).await;

@@ -5,10 +5,14 @@ mod common;
 
 use common::{Scene, filled, later, routes, token};
 use serde_json::{Value, json};
+use std::io::ErrorKind;
+use std::net::Ipv4Addr;
+use std::time::Duration;
 use tegmen_admin::Scope;
 use tegmen_control::state::{AcceptedSession, Grounds};
 use tegmen_store::Store;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 const POLICY: &str = "[[rule]]\nsubject = \"tag:display\"\npublisher = \"oven\"\nallow = \"read /*\"\n\n[[test]]\n\
                       subject = [\"panel\", \"tag:display\"]\npublisher = \"oven\"\nrequest = \"GET /temp\"\nexpect = \"allow\"\n";
@@ -104,6 +108,34 @@ async fn the_bootstrap_token_creates_one_key_and_nothing_else() {
         std::os::unix::fs::PermissionsExt::mode(&scene.bootstrap_file().metadata().unwrap().permissions()) & 0o777,
         0o600
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_address_has_a_bounded_number_of_connections() {
+    let scene = Scene::new("connections").await;
+    let connect = || TcpStream::connect(scene.address);
+    let mut open = Vec::new();
+    for _ in 0..64 {
+        open.push(connect().await.unwrap());
+    }
+    let mut further = connect().await.unwrap();
+    // The server waits longer for a TLS handshake.
+    let read = tokio::time::timeout(Duration::from_secs(5), further.read(&mut [0; 1])).await.unwrap();
+    assert!(matches!(read.map_err(|error| error.kind()), Ok(0) | Err(ErrorKind::ConnectionReset)));
+    // Another address has its own connections, and the place of a connection that ends is free again.
+    *scene.from.lock().unwrap() = Ipv4Addr::new(127, 0, 0, 2);
+    drop(scene.connect().await);
+    open.pop();
+    let mut is_free = false;
+    for _ in 0..100 {
+        let mut stream = connect().await.unwrap();
+        let wait = Duration::from_millis(50);
+        is_free = tokio::time::timeout(wait, stream.read(&mut [0; 1])).await.is_err();
+        if is_free {
+            break;
+        }
+    }
+    assert!(is_free);
 }
 
 #[tokio::test(flavor = "multi_thread")]

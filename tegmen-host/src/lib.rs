@@ -14,6 +14,7 @@
 //! * [`formats`], [`senml`] and [`problem`] read and write payloads.
 //! * [`x509`] verifies peers that have public keys, and [`provider::public`] implements the operations with these keys.
 //! * [`probe`], [`pcapng`] and [`metrics`] show the operation of servers and sessions.
+//! * [`connections`] limits the number of TCP connections of a listener.
 //! * [`bridge`] forwards packets between the serial line of a mote and UDP sockets.
 //! * [`steering`] gives a device and its delegation server one address.
 //! * [`exchange_pool`] keeps the replies to all peers of a shard in a bounded number of bytes.
@@ -26,6 +27,7 @@ pub mod bridge;
 pub mod cbor;
 pub mod client;
 pub mod clock;
+pub mod connections;
 pub mod contexts;
 pub mod controller;
 pub mod delegate;

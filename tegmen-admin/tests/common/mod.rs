@@ -60,7 +60,7 @@ pub(crate) struct Scene {
     pub(crate) api: Arc<Api<Database>>,
     /// The address from which the client connects.
     pub(crate) from: Mutex<Ipv4Addr>,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     client: TlsConnector,
     roots: RootCertStore,
     /// The certificates of two clients, each with its private key. The interface accepts the authority that issued both

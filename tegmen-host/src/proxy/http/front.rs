@@ -6,6 +6,7 @@ mod response;
 mod target_uri;
 
 use crate::client::{ClientConfig, ClientError, Session};
+use crate::connections::Connections;
 use crate::uri::Scheme;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
@@ -16,14 +17,13 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use refusal::Refusal;
 use request::{Mapped, check_host};
-use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use target_uri::Target;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OnceCell;
 use tokio_io_timeout::TimeoutStream;
 
 /// Maximum number of concurrent connections. Further connections wait until the process accepts them.
@@ -58,59 +58,13 @@ pub struct HttpFront {
 /// Serves HTTP/1.1 clients until this future is dropped. Serves at most 64 connections at the same time, and at most 16
 /// from one address. Dropping the future does not close open connections.
 pub async fn serve(listener: TcpListener, front: HttpFront) {
-    let places = Places { all: Arc::new(Semaphore::new(CONNECTIONS)), by_address: Arc::default() };
+    let connections = Connections::new(CONNECTIONS, CONNECTIONS_OF_ADDRESS);
     loop {
-        // The semaphore is never closed.
-        let Ok(place) = Arc::clone(&places.all).acquire_owned().await else { return };
-        let Ok((stream, remote)) = listener.accept().await else {
-            // The process has no more descriptors: others close in the meantime.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let Some(place) = places.take(place, remote.ip().to_canonical()) else { continue };
+        let (stream, _, place) = connections.accept(&listener).await;
         tokio::spawn(async move {
             connection(stream, front).await;
             drop(place);
         });
-    }
-}
-
-/// The limits of the number of HTTP connections: all connections together, and the connections from each IP address.
-struct Places {
-    all: Arc<Semaphore>,
-    by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
-}
-
-/// Counts one open HTTP connection against the limits of [`Places`]. Dropping this value ends the count.
-struct Place {
-    _one: OwnedSemaphorePermit,
-    address: IpAddr,
-    by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
-}
-
-impl Places {
-    /// Counts one more connection from `address`. `one` is its permit from the semaphore for all connections. Returns
-    /// `None` if the address already has its maximum number of connections.
-    fn take(&self, one: OwnedSemaphorePermit, address: IpAddr) -> Option<Place> {
-        let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = by_address.entry(address).or_default();
-        if *taken >= CONNECTIONS_OF_ADDRESS {
-            return None;
-        }
-        *taken += 1;
-        Some(Place { _one: one, address, by_address: Arc::clone(&self.by_address) })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(taken) = by_address.get_mut(&self.address) {
-            *taken -= 1;
-            if *taken == 0 {
-                by_address.remove(&self.address);
-            }
-        }
     }
 }
 
