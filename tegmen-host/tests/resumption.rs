@@ -348,9 +348,11 @@ fn alert_of(is_client: bool, (secrets, hello): (&str, &[u8]), alert: [u8; 2]) ->
     last
 }
 
-/// Returns the place in which a client stores the line of its key log and the datagram that begins with the ServerHello,
-/// and the tap that stores them.
-fn watched() -> (Arc<Mutex<(String, Vec<u8>)>>, Tap) {
+/// The line of the key log of a client, and the datagram that begins with the ServerHello.
+type Seen = Arc<Mutex<(String, Vec<u8>)>>;
+
+/// Returns what a client sees of its handshake, and the tap that stores it.
+fn watched() -> (Seen, Tap) {
     let seen = Arc::new(Mutex::new((String::new(), Vec::new())));
     let seeing = seen.clone();
     let tap = Tap(Arc::new(move |tapped| match tapped {
