@@ -1,21 +1,31 @@
 //! UDP sockets that receive and send datagrams in batches. A system call for each datagram would cost more than the
 //! processing of the datagram.
 
+mod watched;
+
 use crate::group::Group;
+#[cfg(target_os = "linux")]
+use nix::sys::socket::{
+    setsockopt,
+    sockopt::{Ipv4PacketInfo, Ipv6RecvPacketInfo, ReceiveTimestampns},
+};
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 #[cfg(target_os = "linux")]
-use rustix::net::sockopt::Ipv4PathMtuDiscovery;
-#[cfg(target_os = "linux")]
-use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, addr::SocketAddrArg};
+use rustix::net::{
+    MMsgHdr, SendAncillaryBuffer, SendFlags,
+    addr::SocketAddrArg,
+    sockopt::{self, Ipv4PathMtuDiscovery},
+};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket as Socket2, Type};
+use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::task::{Context, Poll};
 #[cfg(target_os = "linux")]
 use std::{array, io::IoSlice};
 use tegmen::address::{Address, Path};
-use tokio::io::Interest;
 use tokio::net::UdpSocket;
+use watched::Watched;
 
 /// Maximum number of bytes of a datagram that is received or sent.
 pub const MAX_DATAGRAM: usize = 2048;
@@ -28,10 +38,12 @@ const SOCKET_BUFFER: usize = 4 << 20;
 const SEND_BATCH: usize = 32;
 /// The error number ENODEV of the system.
 const NO_SUCH_DEVICE: i32 = 19;
+/// The error number EMSGSIZE of the system.
+pub(crate) const TOO_LONG: i32 = 90;
 
 /// A bound UDP socket.
 pub struct Socket {
-    io: UdpSocket,
+    io: Watched,
     state: UdpSocketState,
     local: SocketAddr,
     /// For a socket that receives requests to a group: the local address that the [`Path`] of each received datagram
@@ -133,7 +145,9 @@ impl Socket {
     pub fn bind_first(address: SocketAddr) -> Result<Self, BindError> {
         let socket = Self::bind(address, false)?;
         #[cfg(unix)]
-        socket2::SockRef::from(&socket.io).set_reuse_port(true).map_err(|source| BindError::new(address, source))?;
+        socket2::SockRef::from(socket.io.socket())
+            .set_reuse_port(true)
+            .map_err(|source| BindError::new(address, source))?;
         Ok(socket)
     }
 
@@ -209,14 +223,33 @@ impl Socket {
     }
 
     fn new(socket: Socket2, in_group: Option<Address>) -> io::Result<Self> {
-        let io = UdpSocket::from_std(socket.into())?;
+        let io = std::net::UdpSocket::from(socket);
         let state = UdpSocketState::new((&io).into())?;
-        // The line above asks for probes of the path, which ignore what the system learns of it. Here it is followed: what is
-        // longer than the path carries leaves in fragments.
-        #[cfg(target_os = "linux")]
-        rustix::net::sockopt::set_ip_mtu_discover(&io, Ipv4PathMtuDiscovery::WANT)?;
         let local = io.local_addr()?;
-        Ok(Self { io, state, local, in_group })
+        #[cfg(target_os = "linux")]
+        {
+            // The first line of this function asks for probes of the path, which ignore its MTU.
+            sockopt::set_ip_mtu_discover(&io, Ipv4PathMtuDiscovery::DO)?;
+            report_less(&io, in_group.is_none() && local.ip().is_unspecified())?;
+        }
+        Ok(Self { io: Watched::new(io)?, state, local, in_group })
+    }
+
+    /// Calls `send`, which sends datagrams through this socket. If the first of them is longer than the path permits,
+    /// calls `send` again while the system may send datagrams in fragments.
+    ///
+    /// At other times the system must not use fragments, because it would then draw an identification for each datagram
+    /// (RFC 6864, section 4.1).
+    fn sending<T>(&self, send: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        let sent = self.io.try_write(&send);
+        #[cfg(target_os = "linux")]
+        if sent.as_ref().is_err_and(|error| error.raw_os_error() == Some(TOO_LONG)) {
+            sockopt::set_ip_mtu_discover(self.io.socket(), Ipv4PathMtuDiscovery::WANT)?;
+            let sent = self.io.try_write(&send);
+            sockopt::set_ip_mtu_discover(self.io.socket(), Ipv4PathMtuDiscovery::DO)?;
+            return sent;
+        }
+        sent
     }
 
     /// True if this socket receives datagrams to a multicast group.
@@ -240,12 +273,12 @@ impl Socket {
 
     /// Returns [`Poll::Ready`] when the socket may have a datagram to receive.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io.poll_recv_ready(cx)
+        self.io.poll_readable(cx)
     }
 
     /// Returns [`Poll::Ready`] when the socket may be able to send a datagram.
     pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io.poll_send_ready(cx)
+        self.io.poll_writable(cx)
     }
 
     /// Sends one datagram without waiting, from the local address of `path`.
@@ -262,7 +295,7 @@ impl Socket {
             segment_size: None,
             src_ip: chosen.then_some(from),
         };
-        self.io.try_io(Interest::WRITABLE, || self.state.try_send((&self.io).into(), &transmit))
+        self.sending(|| self.state.try_send(self.io.socket().into(), &transmit))
     }
 
     /// Receives the datagrams that are waiting, and does not wait for more. Returns false if no datagram was waiting.
@@ -277,8 +310,8 @@ impl Socket {
         };
         // Fewer than the buffers could hold were all of them: the next call would only report `WouldBlock`.
         let mut taken = None;
-        let outcome = self.io.try_io(Interest::READABLE, || {
-            let count = *taken.insert(self.state.recv((&self.io).into(), &mut slices, &mut inbound.meta)?);
+        let outcome = self.io.try_read(|| {
+            let count = *taken.insert(self.state.recv(self.io.socket().into(), &mut slices, &mut inbound.meta)?);
             if count < BATCH_SIZE { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
         });
         let count = match (taken, outcome) {
@@ -300,6 +333,24 @@ impl Socket {
         }));
         Ok(true)
     }
+}
+
+/// Lets the system not report the time and the congestion marks of received datagrams, which [`UdpSocketState::new`]
+/// asks for and nobody reads. Without `with_destination`, the system does not report the destination address either.
+#[cfg(target_os = "linux")]
+fn report_less(io: &std::net::UdpSocket, with_destination: bool) -> io::Result<()> {
+    setsockopt(io, ReceiveTimestampns, &false)?;
+    sockopt::set_ip_recvtos(io, false)?;
+    let is_ipv4 = io.local_addr()?.is_ipv4();
+    if !is_ipv4 {
+        sockopt::set_ipv6_recvtclass(io, false)?;
+    }
+    match (with_destination, is_ipv4) {
+        (true, _) => {}
+        (false, true) => setsockopt(io, Ipv4PacketInfo, &false)?,
+        (false, false) => setsockopt(io, Ipv6RecvPacketInfo, &false)?,
+    }
+    Ok(())
 }
 
 /// Sets the options that a socket of a server needs for this address.
@@ -403,7 +454,7 @@ impl Outbox {
             match self.send_some(socket, next) {
                 Ok(sent) => next += sent,
                 Err((error, _)) if error.kind() == ErrorKind::WouldBlock => {
-                    if socket.io.writable().await.is_err() {
+                    if poll_fn(|cx| socket.io.poll_writable(cx)).await.is_err() {
                         next += 1;
                     }
                 }
@@ -459,7 +510,7 @@ impl Outbox {
         {
             let batch = self.queue.get(first..first + alone).unwrap_or(&[]);
             let Some(one) = batch.first() else { return Ok(alone) };
-            let sent = socket.io.try_io(Interest::WRITABLE, || self.send_batch(&socket.io, one, batch));
+            let sent = socket.sending(|| self.send_batch(socket.io.socket(), one, batch));
             // The system refuses the first datagram. It may accept those after it.
             return sent.map_err(|error| (error, 1));
         }
@@ -479,7 +530,7 @@ impl Outbox {
             segment_size: (after > first + 1).then_some(size),
             src_ip: chosen.then_some(from),
         };
-        let sent = socket.io.try_io(Interest::WRITABLE, || socket.state.try_send((&socket.io).into(), &transmit));
+        let sent = socket.sending(|| socket.state.try_send(socket.io.socket().into(), &transmit));
         sent.map(|()| after - first).map_err(|error| (error, after - first))
     }
 
@@ -501,7 +552,7 @@ impl Outbox {
     #[cfg(target_os = "linux")]
     fn send_batch(
         &self,
-        io: &UdpSocket,
+        io: &std::net::UdpSocket,
         one: &(Path, usize, usize),
         batch: &[(Path, usize, usize)],
     ) -> io::Result<usize> {

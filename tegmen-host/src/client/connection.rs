@@ -21,6 +21,7 @@ use super::{ClientConfig, ClientError, Handle};
 use crate::clock;
 use crate::exporter::Exported;
 use crate::resumption::ended_in_alert;
+use crate::udp::TOO_LONG;
 use crate::x509::{CertificateInfo, Refusal};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -37,8 +38,6 @@ use tegmen::time::{Duration, Instant};
 fn nobody() -> PeerId {
     PeerId::new(u32::MAX, 0)
 }
-/// The error number EMSGSIZE of the system.
-const TOO_LONG: i32 = 90;
 /// Length of the UDP header of a datagram, in bytes.
 const UDP_HEADER: u32 = 8;
 const IPV4_HEADER: u32 = 20;

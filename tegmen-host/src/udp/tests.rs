@@ -82,18 +82,54 @@ async fn a_batch_that_is_not_full_is_followed_by_what_comes_later() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn datagrams_follow_what_the_system_learns_of_the_path() {
+async fn only_a_datagram_that_is_too_long_for_its_path_is_sent_in_fragments() {
     use rustix::net::sockopt::{Ipv4PathMtuDiscovery, ip_mtu_discover};
     for address in ["127.0.0.1:0", "[::]:0"] {
         let socket = Socket::bind(address.parse().unwrap(), false).unwrap();
-        assert_eq!(ip_mtu_discover(&socket.io).unwrap(), Ipv4PathMtuDiscovery::WANT);
+        let discovery = || ip_mtu_discover(socket.io.socket()).unwrap();
+        assert_eq!(discovery(), Ipv4PathMtuDiscovery::DO);
+        let sent = socket.sending(|| match discovery() {
+            Ipv4PathMtuDiscovery::DO => Err(io::Error::from_raw_os_error(TOO_LONG)),
+            other => Ok(other),
+        });
+        assert_eq!(sent.unwrap(), Ipv4PathMtuDiscovery::WANT);
+        assert_eq!(discovery(), Ipv4PathMtuDiscovery::DO);
+        let refused = socket.sending(|| Err::<(), _>(ErrorKind::InvalidInput.into()));
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_system_reports_the_destination_only_to_a_socket_with_several_addresses() {
+    use nix::sys::socket::getsockopt;
+    for (address, is_ipv4, expected) in
+        [("127.0.0.1:0", true, false), ("0.0.0.0:0", true, true), ("[::1]:0", false, false), ("[::]:0", false, true)]
+    {
+        let Ok(socket) = Socket::bind(address.parse().unwrap(), false) else {
+            continue; // no IPv6 here
+        };
+        let reports = match is_ipv4 {
+            true => getsockopt(socket.io.socket(), Ipv4PacketInfo).unwrap(),
+            false => getsockopt(socket.io.socket(), Ipv6RecvPacketInfo).unwrap(),
+        };
+        assert_eq!(reports, expected, "{address}");
+        assert!(!getsockopt(socket.io.socket(), ReceiveTimestampns).unwrap());
+        assert!(!sockopt::ip_recvtos(socket.io.socket()).unwrap());
+        let sender = std::net::UdpSocket::bind((socket.local().ip(), 0)).unwrap();
+        let loopback = if is_ipv4 { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        sender.send_to(b"datagram", SocketAddr::new(loopback, socket.local().port())).unwrap();
+        let mut inbound = Inbound::default();
+        std::future::poll_fn(|cx| socket.poll_readable(cx)).await.unwrap();
+        assert!(socket.receive(&mut inbound).unwrap());
+        let local = SocketAddr::from(inbound.paths()[0].local);
+        assert_eq!(local, SocketAddr::new(loopback, socket.local().port()), "{address}");
     }
 }
 
 #[tokio::test]
 async fn a_datagram_that_the_system_refuses_is_reported_and_those_around_it_arrive() {
     let socket = Socket::bind((Ipv4Addr::LOCALHOST, 0).into(), false).unwrap();
-    socket.io.writable().await.unwrap();
     let receiver = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     receiver.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
     let (to, nowhere) =
@@ -111,4 +147,32 @@ async fn a_datagram_that_the_system_refuses_is_reported_and_those_around_it_arri
         let (len, _) = receiver.recv_from(&mut buffer).unwrap();
         assert_eq!(&buffer[..len], expected);
     }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_task_waits_until_a_full_socket_is_writable_again() {
+    let (socket, other) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let socket = Watched::new(std::net::UdpSocket::from(std::os::fd::OwnedFd::from(socket))).unwrap();
+    let send = || socket.try_write(|| socket.socket().send(b"datagram"));
+    while send().is_ok() {}
+    assert_eq!(send().unwrap_err().kind(), ErrorKind::WouldBlock);
+    let emptied = tokio::task::spawn_blocking(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        other.set_nonblocking(true).unwrap();
+        while other.recv(&mut [0; 16]).is_ok() {}
+        other
+    });
+    let mut is_first = true;
+    poll_fn(|cx| {
+        let ready = socket.poll_writable(cx);
+        assert!(ready.is_pending() || !std::mem::take(&mut is_first), "the socket is full");
+        is_first = false;
+        ready
+    })
+    .await
+    .unwrap();
+    send().unwrap();
+    let _other = emptied.await.unwrap();
 }

@@ -1,0 +1,115 @@
+//! A UDP socket of a Tokio runtime.
+//!
+//! On Unix the system reports to the runtime only that the socket became readable. A socket of Tokio itself also makes
+//! the system report after each sent datagram that the socket is writable.
+
+use std::io;
+use std::net::UdpSocket;
+use std::task::{Context, Poll};
+#[cfg(unix)]
+use std::{
+    os::fd::{AsFd as _, AsRawFd, OwnedFd},
+    sync::{Mutex, PoisonError},
+};
+use tokio::io::Interest;
+#[cfg(unix)]
+use tokio::io::unix::AsyncFd;
+
+/// A UDP socket of the runtime in which it was made.
+#[cfg(unix)]
+pub(super) struct Watched {
+    io: AsyncFd<UdpSocket>,
+    /// A second descriptor of the socket, while a task waits until the socket is writable.
+    writable: Mutex<Option<AsyncFd<OwnedFd>>>,
+}
+
+#[cfg(unix)]
+impl Watched {
+    /// Takes a socket that does not block.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(super) fn new(socket: UdpSocket) -> io::Result<Self> {
+        Ok(Self { io: watch(socket, Interest::READABLE)?, writable: Mutex::default() })
+    }
+
+    pub(super) fn socket(&self) -> &UdpSocket {
+        self.io.get_ref()
+    }
+
+    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io.poll_read_ready(cx).map_ok(drop)
+    }
+
+    /// Calls `read` if the socket may be readable. If `read` returns [`io::ErrorKind::WouldBlock`], the socket is not
+    /// readable until the next datagram arrives.
+    pub(super) fn try_read<T>(&self, read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.io.try_io(Interest::READABLE, |_| read())
+    }
+
+    /// Calls `write`. If `write` returns [`io::ErrorKind::WouldBlock`], [`Self::poll_writable`] tells when to try again.
+    #[expect(clippy::unused_self, reason = "other systems need the socket")]
+    pub(super) fn try_write<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        write()
+    }
+
+    pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut writable = self.writable.lock().unwrap_or_else(PoisonError::into_inner);
+        let watched = match writable.take() {
+            Some(watched) => watched,
+            None => watch(self.socket().as_fd().try_clone_to_owned()?, Interest::WRITABLE)?,
+        };
+        let ready = watched.poll_write_ready(cx).map_ok(drop);
+        if ready.is_pending() {
+            *writable = Some(watched);
+        }
+        ready
+    }
+}
+
+#[cfg(unix)]
+#[expect(
+    deprecated,
+    reason = "it is unsound for types that close their descriptor early; these do not, and its replacement is unsafe"
+)]
+fn watch<T: AsRawFd>(socket: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    AsyncFd::with_interest(socket, interest)
+}
+
+/// A UDP socket of the runtime in which it was made.
+#[cfg(not(unix))]
+pub(super) struct Watched(tokio::net::UdpSocket);
+
+#[cfg(not(unix))]
+impl Watched {
+    /// Takes a socket that does not block.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(super) fn new(socket: UdpSocket) -> io::Result<Self> {
+        tokio::net::UdpSocket::from_std(socket).map(Self)
+    }
+
+    pub(super) const fn socket(&self) -> &tokio::net::UdpSocket {
+        &self.0
+    }
+
+    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_recv_ready(cx)
+    }
+
+    /// Calls `read` if the socket may be readable. If `read` returns [`io::ErrorKind::WouldBlock`], the socket is not
+    /// readable until the next datagram arrives.
+    pub(super) fn try_read<T>(&self, read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.0.try_io(Interest::READABLE, read)
+    }
+
+    /// Calls `write`. If `write` returns [`io::ErrorKind::WouldBlock`], [`Self::poll_writable`] tells when to try again.
+    pub(super) fn try_write<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.0.try_io(Interest::WRITABLE, write)
+    }
+
+    pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_send_ready(cx)
+    }
+}
