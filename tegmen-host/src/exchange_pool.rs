@@ -16,10 +16,10 @@
 mod ring;
 mod sent;
 
+use crate::hash::Keys;
 use crate::index::{Index, Tag};
 use ring::{HEADER, Header, Position, REPLY_MAX, Ring, SEGMENT, Segments, record_len};
 use sent::{NONE, SentMessages};
-use std::hash::{BuildHasher, RandomState};
 use tegmen::buf::{Frame, Full};
 use tegmen::coap::{Busy, EXCHANGE_LIFETIME, ExchangeStorage, Late, Outgoing, Repeat, RequestId};
 use tegmen::time::Instant;
@@ -71,7 +71,7 @@ pub struct ExchangePool {
     owners: u32,
     /// The count of peers to which the pool has given a number, and which the pool has not forgotten.
     peers: usize,
-    keys: [u64; 4],
+    keys: Keys,
     /// The tick of 1024 microseconds in which [`Self::expire_some`] last examined the age of replies. `added` is the
     /// number of replies that were added after this tick.
     looked_at: u32,
@@ -155,7 +155,6 @@ impl ExchangePool {
     /// Returns an empty pool. The pool takes at most `reply_bytes` for replies, and at most `sent_bytes` for messages
     /// that wait for an acknowledgement. An index takes up to 22 more bytes for each reply.
     pub fn new(reply_bytes: usize, sent_bytes: usize) -> Self {
-        let random = RandomState::new();
         Self {
             segments: Segments::new((reply_bytes / SEGMENT).max(SAFE_MIN + BUSY_MIN)),
             lasting: Ring::default(),
@@ -165,7 +164,7 @@ impl ExchangePool {
             sent: SentMessages::new(sent_bytes),
             owners: 0,
             peers: 0,
-            keys: std::array::from_fn(|i| random.hash_one(i)),
+            keys: Keys::default(),
             looked_at: 0,
             added: 0,
         }
@@ -174,30 +173,6 @@ impl ExchangePool {
     /// Returns the number of bytes that the pool takes on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.segments.heap_bytes() + self.index.heap_bytes() + self.sent.heap_bytes()
-    }
-
-    /// Returns a hash of a message. The function computes four independent chains of multiplications, so that the CPU
-    /// can overlap them.
-    fn print(&self, datagram: &[u8]) -> u32 {
-        let [k0, k1, k2, k3] = self.keys;
-        let mut chains = [k2 ^ datagram.len() as u64, k0, k1, k2];
-        let (groups, rest) = datagram.as_chunks::<32>();
-        for group in groups {
-            for (chain, word) in chains.iter_mut().zip(group.as_chunks::<8>().0) {
-                *chain = fold(*chain ^ u64::from_le_bytes(*word), k3);
-            }
-        }
-        let [mut state, chains @ ..] = chains;
-        if !groups.is_empty() {
-            state = chains.iter().fold(state, |state, chain| fold(state ^ chain, k3));
-        }
-        let (words, rest) = rest.as_chunks::<8>();
-        for word in words {
-            state = fold(state ^ u64::from_le_bytes(*word), k3);
-        }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        (fold(state ^ u64::from_le_bytes(last), k3) >> 32) as u32
     }
 
     /// Returns the stored reply to a message, if it is younger than EXCHANGE_LIFETIME.
@@ -360,7 +335,7 @@ impl ExchangeStorage for ExchangePool {
             (peer.second, peer.requests) = (now, 0);
         }
         peer.requests = peer.requests.saturating_add(1);
-        let print = self.print(datagram);
+        let print = (self.keys.of_bytes(datagram) >> 32) as u32;
         PoolKey { message_id, print, tag: tag(&self.keys, peer.owner, message_id, print) }
     }
 
@@ -465,15 +440,9 @@ impl ExchangeStorage for ExchangePool {
 /// Returns the tag of a stored reply in the index. The tag depends on secret keys, so that peers cannot choose messages
 /// with equal tags.
 #[inline]
-fn tag([k0, k1, ..]: &[u64; 4], owner: u32, message_id: u16, print: u32) -> Tag {
+fn tag(keys: &Keys, owner: u32, message_id: u16, print: u32) -> Tag {
     let word = u64::from(owner) << 32 | u64::from(print);
-    Tag::of(fold(word ^ k0, u64::from(message_id) ^ k1))
-}
-
-/// Multiplies two numbers, and combines the two halves of the product (64 bits each) by XOR.
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
+    Tag::of(keys.of_words(word, message_id.into()))
 }
 
 const _: () = assert!(HEADER + REPLY_MAX < SEGMENT);

@@ -3,6 +3,7 @@
 //! one array with open addressing. So a lookup among a million entries waits for memory only once before it reads the
 //! entry. The hash maps of libraries first read their control bytes, and so wait twice.
 
+use crate::hash::fold;
 use std::hash::{BuildHasher, RandomState};
 use tegmen::address::Path;
 use tegmen_accel::prefetch;
@@ -172,12 +173,6 @@ impl Index {
 /// Returns the tag and the position in a slot; `None` if the slot is empty.
 fn taken(slot: u64) -> Option<(Tag, u32)> {
     (slot != 0).then_some((Tag((slot >> 32) as u32), (slot as u32).wrapping_sub(1)))
-}
-
-/// Multiplies two numbers, and combines the two halves of the product (64 bits each) by XOR.
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
 }
 
 /// The initial number of slots. The number of slots is always a power of two.

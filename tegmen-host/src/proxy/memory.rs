@@ -1,5 +1,6 @@
 //! The memory of a cache of responses, with a limit in bytes for all responses and for the responses of each client.
 
+use crate::hash::Keys;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -44,11 +45,11 @@ pub(super) struct Memory {
     bytes: usize,
     places: Vec<Option<Place>>,
     free: Vec<u32>,
-    by_key: HashMap<Arc<[u8]>, u32>,
+    by_key: HashMap<Arc<[u8]>, u32, Keys>,
     /// The chain (doubly linked list) of all stored responses in the order of their last use.
     used: Chain,
-    owners: HashMap<Owner, Share>,
-    resources: HashMap<Box<[u8]>, Chain>,
+    owners: HashMap<Owner, Share, Keys>,
+    resources: HashMap<Box<[u8]>, Chain, Keys>,
 }
 
 struct Place {
@@ -116,10 +117,10 @@ impl Memory {
             bytes: 0,
             places: Vec::new(),
             free: Vec::new(),
-            by_key: HashMap::new(),
+            by_key: HashMap::default(),
             used: Chain::EMPTY,
-            owners: HashMap::new(),
-            resources: HashMap::new(),
+            owners: HashMap::default(),
+            resources: HashMap::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::answer::Answer;
 use super::memory::{Bounds, Memory, Owner};
 use super::protected::Protected;
+use crate::hash::Keys;
 use crate::server::Responder;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,10 +46,10 @@ pub(super) struct State {
     max_open: usize,
     /// For each cache key, the number of the request to the origin ([`Fetching`]) that is in progress. Further equal
     /// requests may wait for the response to this request.
-    by_key: HashMap<Arc<[u8]>, u64>,
-    fetches: HashMap<u64, Fetching>,
+    by_key: HashMap<Arc<[u8]>, u64, Keys>,
+    fetches: HashMap<u64, Fetching, Keys>,
     /// The observation at the origin for each cache key.
-    watches: HashMap<Arc<[u8]>, Watch>,
+    watches: HashMap<Arc<[u8]>, Watch, Keys>,
     /// The observations for which OSCORE protects the registration.
     pub(super) protected: Protected,
     /// The number of the request to an origin ([`Fetching`]) that began last.
@@ -122,9 +123,9 @@ impl State {
         Self {
             cache: Cache { storage: Memory::new(bounds) },
             max_open,
-            by_key: HashMap::new(),
-            fetches: HashMap::new(),
-            watches: HashMap::new(),
+            by_key: HashMap::default(),
+            fetches: HashMap::default(),
+            watches: HashMap::default(),
             protected: Protected::default(),
             last: 0,
             apart: 0,
