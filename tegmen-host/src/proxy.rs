@@ -57,8 +57,7 @@ use tegmen::coap::cache::{self, Found, Treatment};
 use tegmen::coap::observe::{DEREGISTER, REGISTER};
 use tegmen::coap::{Code, MessageRef, OptionNumber, Response, Token};
 use tegmen_proxy::{write_known, write_stored};
-use tokio::sync::mpsc;
-use upstream::{Job, Purpose};
+use upstream::{Job, Jobs, Purpose};
 
 /// Seconds after which a client may try again if the proxy had no space for its request.
 const RETRY_AFTER: u32 = 2;
@@ -70,18 +69,20 @@ const REWRITTEN: usize = 2048;
 #[derive(Clone)]
 pub struct Proxy {
     shared: Arc<Shared>,
-    jobs: mpsc::UnboundedSender<Job>,
+    jobs: Jobs,
     /// The cache key of the current request.
     key: Vec<u8>,
     /// A buffer for a request that names its target in Proxy-Uri.
     rewritten: Vec<u8>,
 }
 
-/// The state that all clones of a proxy share with the thread that sends requests to origins.
+/// The state that all clones of a proxy share with the task that sends requests to origins.
 pub(crate) struct Shared {
     config: ProxyConfig,
     hosts: VirtualHosts,
     state: Mutex<State>,
+    #[cfg(feature = "http")]
+    http: http::origin::Origins,
 }
 
 impl Shared {
@@ -105,18 +106,23 @@ struct Route<'a> {
 }
 
 impl Proxy {
-    /// Starts the thread that sends requests to origins.
+    /// Returns a proxy. The first shard that forwards a request opens the sockets for the requests to origins, and sends
+    /// these requests for all shards.
     ///
     /// # Errors
-    /// [`ProxyError`] if a setting is not valid, or if the system gives no socket, no thread, or no randomness.
+    /// [`ProxyError`] if a setting is not valid.
     pub fn new(config: ProxyConfig) -> Result<Self, ProxyError> {
         config.check()?;
         let state = State::new(config.room());
         let hosts = VirtualHost::all(&config.hosts);
-        let shared = Arc::new(Shared { config, hosts, state: Mutex::new(state) });
-        let (jobs, received) = mpsc::unbounded_channel();
-        upstream::start(shared.clone(), received)?;
-        Ok(Self { shared, jobs, key: Vec::new(), rewritten: Vec::new() })
+        let shared = Shared {
+            #[cfg(feature = "http")]
+            http: http::origin::Origins::new(&config)?,
+            config,
+            hosts,
+            state: Mutex::new(state),
+        };
+        Ok(Self { shared: Arc::new(shared), jobs: Jobs::default(), key: Vec::new(), rewritten: Vec::new() })
     }
 
     /// Returns true if this request is for the proxy: it names another target, or `path` belongs to an origin. `path` has no
@@ -342,8 +348,7 @@ impl Proxy {
     }
 
     fn send(&self, job: Job) {
-        // The thread runs as long as there is a clone.
-        let _ = self.jobs.send(job);
+        self.jobs.send(&self.shared, job);
     }
 }
 

@@ -186,6 +186,23 @@ async fn a_stored_response_answers_without_its_origin() {
 }
 
 #[tokio::test]
+async fn a_proxy_of_two_servers_forwards_after_the_end_of_one_of_them() {
+    let (origin, proxy) = (Origin::new(), Proxy::new(settings()).unwrap());
+    let serve = || {
+        let builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).allow_plain().on_event(|_| ());
+        builder.serve(proxy.clone()).unwrap()
+    };
+    let (first, second) = (serve(), serve());
+    let (client, other) = (client_of(&first).await, client_of(&second).await);
+    assert_eq!(text(&get(&client, &origin.uri("/none")).await), (Code::CONTENT, "none 1"));
+    assert_eq!(text(&get(&other, &origin.uri("/none")).await), (Code::CONTENT, "none 2"));
+    first.stop();
+    for expected in ["none 3", "none 4"] {
+        assert_eq!(text(&get(&other, &origin.uri("/none")).await), (Code::CONTENT, expected));
+    }
+}
+
+#[tokio::test]
 async fn a_query_and_accept_choose_another_response() {
     let (origin, (server, _)) = (Origin::new(), open(settings()));
     let client = client_of(&server).await;

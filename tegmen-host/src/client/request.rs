@@ -210,10 +210,15 @@ impl<'a> IntoFuture for Request<'a, &'a Session> {
     /// [`ClientRecovery::reconnect`](super::ClientRecovery::reconnect)). If the future is dropped, the client gives up
     /// the request.
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            self.check()?;
-            self.session.request_again(&self.without_session()).await
-        })
+        Box::pin(self.sent())
+    }
+}
+
+impl Request<'_, &Session> {
+    /// Does the same as the future of [`Self::into_future`], without a separate memory allocation for the future.
+    pub(crate) async fn sent(self) -> Result<Response, ClientError> {
+        self.check()?;
+        self.session.request_again(&self.without_session()).await
     }
 }
 

@@ -26,8 +26,9 @@ pub(super) struct Unusable(pub(super) &'static str);
 impl Answer {
     /// Converts a response. For 5.08, puts `name`, the name of this proxy, in front of the diagnostic payload. If the
     /// payload already has this name, makes a new 5.08 of this proxy, and drops the response (RFC 8768, section 4).
-    pub(super) fn new(response: &client::Response, name: &str) -> Result<Self, Unusable> {
-        Self::of(response.code, || response.options(), response.payload.clone(), name)
+    pub(super) fn new(mut response: client::Response, name: &str) -> Result<Self, Unusable> {
+        let payload = std::mem::take(&mut response.payload);
+        Self::of(response.code, || response.options(), payload, name)
     }
 
     /// Converts the parts of a response. The options must be in the order of their numbers.
@@ -116,7 +117,8 @@ impl Answer {
         if let Some(etag) = etag.filter(|etag| known.iter().any(|known| known == etag)) {
             return max_age(Reply::new(Code::VALID).etag(etag));
         }
-        let mut reply = Reply::new(stored.code());
+        // Max-Age is not among the stored options.
+        let mut reply = Reply::with_room(stored.code(), stored.options().count() + 1);
         if stored.option(OptionNumber::LOCATION_PATH).is_some() && !prefix.is_empty() {
             reply = reply.location(prefix);
         }

@@ -135,7 +135,7 @@ pub enum ProxyError {
     /// [`ProxyConfig::name`] contains a space.
     #[error("the name of the proxy, {0:?}, has a space: choose a name without spaces, such as \"tegmen\"")]
     Name(String),
-    /// The system gives no socket, no thread, or no randomness.
+    /// A certificate in [`ProxyConfig::https_authorities`] is not valid.
     #[error(transparent)]
     Client(#[from] ClientError),
 }

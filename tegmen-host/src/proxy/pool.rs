@@ -3,6 +3,7 @@
 use super::ProxyConfig;
 use super::failed::Failed;
 use crate::client::{ClientConfig, ClientError, Endpoint, Session};
+use crate::hash::Keys;
 use crate::target::TargetScheme;
 use crate::uri::{Scheme, Uri};
 use std::collections::HashMap;
@@ -10,6 +11,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tegmen::coap::Code;
+use tokio::sync::OnceCell;
 
 /// Maximum number of sessions that are kept open.
 const MOST: usize = 256;
@@ -24,48 +26,40 @@ pub(super) struct Origin {
 }
 
 /// The sessions by origin, over two endpoints: one for `coap` and one for `coaps`. Each endpoint has at most one
-/// session with each address.
+/// session with each address. An endpoint is opened for its first session.
 pub(super) struct Pool {
-    plain: Endpoint,
-    secure: Endpoint,
+    plain: OnceCell<Endpoint>,
+    secure: OnceCell<Endpoint>,
     config: ClientConfig,
     sessions: Mutex<Sessions>,
-    #[cfg(feature = "http")]
-    pub(super) http: super::http::origin::Origins,
 }
 
 #[derive(Default)]
 struct Sessions {
-    by_origin: HashMap<Origin, (Session, u64)>,
+    by_origin: HashMap<Origin, (Session, u64), Keys>,
     /// The total number of uses of all sessions. Each session has the value of this counter at its last use, so the
     /// session with the lowest value was not used for the longest time.
     uses: u64,
 }
 
 impl Pool {
-    /// Opens the two endpoints.
-    pub(super) async fn open(proxy: &ProxyConfig) -> Result<Self, ClientError> {
-        let config = proxy.client();
-        let bind = |config: ClientConfig| async move {
+    pub(super) fn new(proxy: &ProxyConfig) -> Self {
+        Self { plain: OnceCell::new(), secure: OnceCell::new(), config: proxy.client(), sessions: Mutex::default() }
+    }
+
+    /// Returns the endpoint for this scheme.
+    async fn endpoint(&self, scheme: Scheme) -> Result<&Endpoint, ClientError> {
+        let endpoint = if scheme == Scheme::Coaps { &self.secure } else { &self.plain };
+        let open = async || {
             // A machine without IPv6 has no [::].
-            match Endpoint::with(config.clone()).bind("[::]:0").await {
-                Ok(endpoint) => Ok(endpoint),
-                Err(_) => Endpoint::with(config).bind("0.0.0.0:0").await,
-            }
+            let endpoint = match Endpoint::with(self.config.clone()).bind("[::]:0").await {
+                Ok(endpoint) => endpoint,
+                Err(_) => Endpoint::with(self.config.clone()).bind("0.0.0.0:0").await?,
+            };
+            endpoint.send_together();
+            Ok(endpoint)
         };
-        let (plain, secure) = (bind(config.clone()).await?, bind(config.clone()).await?);
-        plain.send_together();
-        secure.send_together();
-        #[cfg(feature = "http")]
-        let http = super::http::origin::Origins::new(proxy)?;
-        Ok(Self {
-            plain,
-            secure,
-            config,
-            sessions: Mutex::default(),
-            #[cfg(feature = "http")]
-            http,
-        })
+        endpoint.get_or_try_init(open).await
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
@@ -79,7 +73,7 @@ impl Pool {
         }
         let Origin { host, port, .. } = origin.clone();
         let uri = Uri { scheme, host, port, path: Vec::new(), query: Vec::new() };
-        let endpoint = if scheme == Scheme::Coaps { &self.secure } else { &self.plain };
+        let endpoint = Box::pin(self.endpoint(scheme)).await?;
         let session = Box::pin(endpoint.connect_with(&uri, self.config.clone())).await?;
         let remote = session.remote();
         if remote.ip().to_canonical().is_multicast() {

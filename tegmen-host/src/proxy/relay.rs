@@ -60,7 +60,7 @@ impl Relay {
         let failed = |error| pool.failed(origin, &error);
         let late = |_| pool.late(origin, longest);
         let TargetScheme::Coap(scheme) = origin.scheme else { return Ok(()) };
-        let options = upstream.options(origin);
+        let options = upstream.options();
         let registering = async {
             let session = pool.session(scheme, origin).await?;
             let request = Request::new(upstream.method, "").options(&options).payload(&upstream.payload);
@@ -93,7 +93,7 @@ impl Relay {
                 // The code outside is 2.05 for a notification, and 2.04 for another response (RFC 8613, section 4.2).
                 response.code = Code::CHANGED;
             }
-            let answer = Answer::new(&response, &shared.config.name);
+            let answer = Answer::new(response, &shared.config.name);
             let answer = Arc::new(answer.map_err(|why| Failed::unusable(&origin.host, &why))?);
             let newest = Newest { answer: answer.clone(), is_last };
             let waiters = shared.state().protected.on_response(&self.key, newest);
@@ -125,11 +125,11 @@ async fn cancel(
     (origin, upstream): (&Origin, &Upstream),
     longest: Duration,
 ) -> Result<Answer, Failed> {
-    let options = upstream.options(origin);
+    let options = upstream.options();
     let request = Request::new(upstream.method, "").options(&options).payload(&upstream.payload);
     match time::timeout(longest, observation.cancel_with(request)).await {
         Ok(Ok(response)) => {
-            let answer = Answer::new(&response, &shared.config.name);
+            let answer = Answer::new(response, &shared.config.name);
             answer.map_err(|why| Failed::unusable(&origin.host, &why))
         }
         Ok(Err(error)) => Err(pool.failed(origin, &error)),

@@ -1,4 +1,5 @@
-//! The thread of a proxy that sends requests to origins.
+//! The task of a proxy that sends requests to origins. It runs in the thread of the shard that sent its first job. So
+//! if a server has one shard, a request that the cache cannot answer stays in one thread.
 
 use super::Shared;
 use super::answer::Answer;
@@ -9,22 +10,26 @@ use super::pool::{Origin, Pool};
 use super::protected::Cancellation;
 use super::relay::Relay;
 use super::state::Waiter;
-use crate::client::{self, ClientError};
+use crate::client;
 use crate::clock;
 use crate::server::{Notifier, Responder};
 use crate::target::TargetScheme;
 use crate::uri::Scheme;
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::coap::cache;
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{self, error::SendError};
 
 /// The time limit of a response with all its blocks. It is less than the time that a server allows an application
 /// ([`ServerCoap::response_timeout`](crate::server::ServerCoap::response_timeout)).
 const LONGEST: Duration = Duration::from_secs(100);
 /// The time between two checks whether a client still observes a resource.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// The maximum number of workers that wait for a job.
+const MOST_IDLE: usize = 256;
 /// The minimum time between two requests for a resource whose origin permits no observation.
 const SHORTEST_POLL: Duration = Duration::from_secs(5);
 
@@ -49,53 +54,119 @@ pub(super) enum Purpose {
     Relay(Relay),
 }
 
-/// Starts the thread.
-pub(super) fn start(shared: Arc<Shared>, jobs: mpsc::UnboundedReceiver<Job>) -> Result<(), ClientError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ClientError::System)?;
-    let (report, opened) = std::sync::mpsc::channel();
-    let run = move || {
-        runtime.block_on(async {
-            match Pool::open(&shared.config).await {
-                Ok(pool) => {
-                    let _ = report.send(Ok(()));
-                    run(shared, Arc::new(pool), jobs).await;
-                }
-                Err(error) => {
-                    let _ = report.send(Err(error));
-                }
-            }
-        });
-    };
-    std::thread::Builder::new().name("tegmen-proxy".to_owned()).spawn(run).map_err(ClientError::System)?;
-    opened.recv().unwrap_or_else(|error| Err(ClientError::System(std::io::Error::other(error))))
+/// The way of jobs to the task that executes them. Clones refer to the same task.
+#[derive(Clone, Default)]
+pub(super) struct Jobs(Arc<Mutex<Option<mpsc::UnboundedSender<Job>>>>);
+
+impl Jobs {
+    /// Sends a job to the task. If there is no task, starts one in the runtime of the calling shard. There is no task
+    /// before the first job, and after the server of the task has ended.
+    pub(super) fn send(&self, shared: &Arc<Shared>, job: Job) {
+        let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let unsent = match &*jobs {
+            Some(jobs) => jobs.send(job).err().map(|SendError(job)| job),
+            None => Some(job),
+        };
+        if let Some(job) = unsent {
+            let (to_task, received) = mpsc::unbounded_channel();
+            // The receiver exists.
+            let _ = to_task.send(job);
+            tokio::spawn(run(shared.clone(), received));
+            *jobs = Some(to_task);
+        }
+    }
 }
 
-/// Executes the jobs until all senders of jobs are dropped.
-async fn run(shared: Arc<Shared>, pool: Arc<Pool>, mut jobs: mpsc::UnboundedReceiver<Job>) {
+/// Passes the jobs to workers until all senders of jobs are dropped.
+async fn run(shared: Arc<Shared>, mut jobs: mpsc::UnboundedReceiver<Job>) {
+    let workers =
+        Arc::new(Workers { pool: Pool::new(&shared.config), shared, queue: Mutex::default(), arrived: Notify::new() });
     while let Some(job) = jobs.recv().await {
-        let (shared, pool) = (shared.clone(), pool.clone());
-        // The future of each request is moved several times, so it contains the rare futures only as boxes.
-        tokio::spawn(async move {
-            let Job { origin, upstream, purpose } = job;
-            match purpose {
-                Purpose::Fetch { id, key, resource, owner } => {
-                    fetch(&shared, &pool, (&origin, upstream), (id, &key, resource), owner).await;
+        workers.give(job);
+    }
+    workers.queue().is_over = true;
+    workers.arrived.notify_waiters();
+}
+
+/// The tasks that execute jobs, each one job at a time. A task executes many jobs, because a new task for each job would
+/// need new memory.
+struct Workers {
+    shared: Arc<Shared>,
+    pool: Pool,
+    queue: Mutex<Queue>,
+    /// Wakes an idle worker.
+    arrived: Notify,
+}
+
+/// The jobs that no worker has taken yet.
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// The number of workers that wait for a job, without those that are being woken.
+    idle: usize,
+    /// True if no job comes any more.
+    is_over: bool,
+}
+
+impl Workers {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes an idle worker for a job. If all workers are busy, starts a new one.
+    fn give(self: &Arc<Self>, job: Job) {
+        let mut queue = self.queue();
+        queue.jobs.push_back(job);
+        match queue.idle.checked_sub(1) {
+            Some(idle) => {
+                queue.idle = idle;
+                self.arrived.notify_last();
+            }
+            None => drop(tokio::spawn(self.clone().work())),
+        }
+    }
+
+    /// Executes jobs until no job comes any more, or until enough other workers are idle.
+    async fn work(self: Arc<Self>) {
+        loop {
+            let next = {
+                let mut queue = self.queue();
+                let next = queue.jobs.pop_front();
+                if next.is_none() && (queue.is_over || queue.idle >= MOST_IDLE) {
+                    return;
                 }
-                Purpose::Watch { key, resource, owner, observers } => {
-                    let watched = watch(&shared, &pool, (&origin, &upstream), (&key, resource), owner, &observers);
-                    Box::pin(watched).await;
-                }
-                Purpose::Pass { responder, resource, prefix } => {
-                    pass(&shared, &pool, (&origin, &upstream), responder, (&resource, &prefix)).await;
-                }
-                Purpose::Relay(relay) => {
-                    let relayed = Box::pin(relay.run(&shared, &pool, (&origin, &upstream), LONGEST)).await;
-                    for Cancellation { upstream, responder } in relayed {
-                        pass(&shared, &pool, (&origin, &upstream), responder, (&[], "")).await;
-                    }
+                queue.idle += usize::from(next.is_none());
+                next
+            };
+            match next {
+                Some(job) => job.execute(&self.shared, &self.pool).await,
+                None => self.arrived.notified().await,
+            }
+        }
+    }
+}
+
+impl Job {
+    async fn execute(self, shared: &Shared, pool: &Pool) {
+        let Self { origin, upstream, purpose } = self;
+        // A worker has the memory for its largest future, so the rare futures are in boxes.
+        match purpose {
+            Purpose::Fetch { id, key, resource, owner } => {
+                fetch(shared, pool, (&origin, upstream), (id, &key, resource), owner).await;
+            }
+            Purpose::Watch { key, resource, owner, observers } => {
+                Box::pin(watch(shared, pool, (&origin, &upstream), (&key, resource), owner, &observers)).await;
+            }
+            Purpose::Pass { responder, resource, prefix } => {
+                pass(shared, pool, (&origin, &upstream), responder, (&resource, &prefix)).await;
+            }
+            Purpose::Relay(relay) => {
+                let relayed = Box::pin(relay.run(shared, pool, (&origin, &upstream), LONGEST)).await;
+                for Cancellation { upstream, responder } in relayed {
+                    pass(shared, pool, (&origin, &upstream), responder, (&[], "")).await;
                 }
             }
-        });
+        }
     }
 }
 
@@ -137,7 +208,7 @@ async fn fetch(
             return;
         }
         // The response has left the cache meanwhile.
-        answered = ask(shared, pool, origin, &upstream).await;
+        answered = Box::pin(ask(shared, pool, origin, &upstream)).await;
     }
     if answered.as_ref().is_ok_and(|answer| answer.code() == Code::VALID) {
         let cause = format!("{} answered 2.03 to a request without ETag", origin.host);
@@ -196,7 +267,7 @@ async fn follow(
     (path, notifier): (&str, &Notifier),
 ) -> Result<Option<Duration>, Failed> {
     let Upstream { method, payload, .. } = upstream;
-    let options = upstream.options(origin);
+    let options = upstream.options();
     let TargetScheme::Coap(scheme) = origin.scheme else { return Ok(None) };
     let failed = |error| pool.failed(origin, &error);
     let session = pool.session(scheme, origin).await.map_err(failed)?;
@@ -217,7 +288,7 @@ async fn follow(
             },
         };
         let Some(response) = next else { return Ok(Some(max_age)) };
-        let answer = Answer::new(&response, &shared.config.name).map_err(|why| Failed::unusable(&origin.host, &why))?;
+        let answer = Answer::new(response, &shared.config.name).map_err(|why| Failed::unusable(&origin.host, &why))?;
         let waiters = shared.state().on_notification(clock::now(), (key, resource), owner, &answer);
         if waiters.is_empty() {
             notifier.changed(path);
@@ -235,7 +306,7 @@ async fn ask(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upstream)
     let asking = async {
         match origin.scheme {
             TargetScheme::Coap(scheme) => ask_coap(shared, pool, (scheme, origin), upstream).await,
-            TargetScheme::Http | TargetScheme::Https => Box::pin(ask_http(shared, pool, origin, upstream)).await,
+            TargetScheme::Http | TargetScheme::Https => Box::pin(ask_http(shared, origin, upstream)).await,
         }
     };
     match tokio::time::timeout(LONGEST, asking).await {
@@ -251,32 +322,32 @@ async fn ask_coap(
     upstream: &Upstream,
 ) -> Result<Answer, Failed> {
     let Upstream { method, payload, .. } = upstream;
-    let options = upstream.options(origin);
+    let options = upstream.options();
     let asking = async {
         let session = pool.session(scheme, origin).await?;
-        client::Request::new(*method, "").options(&options).payload(payload).over(&session).await
+        client::Request::new(*method, "").options(&options).payload(payload).over(&session).sent().await
     };
     match asking.await {
-        Ok(response) => Answer::new(&response, &shared.config.name).map_err(|why| Failed::unusable(&origin.host, &why)),
+        Ok(response) => Answer::new(response, &shared.config.name).map_err(|why| Failed::unusable(&origin.host, &why)),
         Err(error) => Err(pool.failed(origin, &error)),
     }
 }
 
 #[cfg(feature = "http")]
-async fn ask_http(shared: &Shared, pool: &Pool, origin: &Origin, upstream: &Upstream) -> Result<Answer, Failed> {
+async fn ask_http(shared: &Shared, origin: &Origin, upstream: &Upstream) -> Result<Answer, Failed> {
     use super::http::origin::{Answered, Asked, Site};
     let Upstream { method, payload, .. } = upstream;
-    let options = upstream.options(origin);
+    let options = upstream.options();
     let asked = Asked { method: *method, options: &options, payload };
     let site = Site { host: &origin.host, port: origin.port, is_secure: origin.scheme == TargetScheme::Https };
-    let Answered { code, options, payload } = pool.http.ask(&site, &asked).await?;
+    let Answered { code, options, payload } = shared.http.ask(&site, &asked).await?;
     let options = || options.iter().map(|(number, value)| (*number, value.as_slice()));
     Answer::of(code, options, payload, &shared.config.name).map_err(|why| Failed::unusable(&origin.host, &why))
 }
 
 /// Returns an error, for builds without the feature `http`. In such a build no target has the scheme `http` or `https`.
 #[cfg(not(feature = "http"))]
-async fn ask_http(_: &Shared, _: &Pool, origin: &Origin, _: &Upstream) -> Result<Answer, Failed> {
+async fn ask_http(_: &Shared, origin: &Origin, _: &Upstream) -> Result<Answer, Failed> {
     Err(Failed::new(Code::PROXYING_NOT_SUPPORTED, format!("{}: HTTP is not spoken here", origin.host)))
 }
 

@@ -57,6 +57,11 @@ impl Reply {
         Self { code, options: Vec::new(), payload: Zeroizing::default(), cause: None }
     }
 
+    /// Does the same as [`Self::new`], with memory for this number of options.
+    pub(crate) fn with_room(code: Code, options: usize) -> Self {
+        Self { options: Vec::with_capacity(options), ..Self::new(code) }
+    }
+
     /// Returns a 2.05 response with a payload of this Content-Format.
     pub fn content(format: u16, payload: impl Into<Vec<u8>>) -> Self {
         Self::new(Code::CONTENT).uint(OptionNumber::CONTENT_FORMAT, format.into()).payload(payload)

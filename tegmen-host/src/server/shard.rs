@@ -203,7 +203,11 @@ impl<A: Application> Shard<A> {
                     self.cid_routing.end();
                 }
                 () = readable(&sockets), if ends_by.is_none() => {
-                    self.receive(&sockets, &mut inbound, (&mut commands, &mut passed)).await;
+                    let is_more = self.receive(&sockets, &mut inbound, (&mut commands, &mut passed)).await;
+                    if is_more {
+                        // The other tasks of this thread, such as the requests of a proxy, do not wait for the end of a flood.
+                        tokio::task::yield_now().await;
+                    }
                 }
                 Some(command) = commands.recv() => {
                     self.on_command(clock::now(), command);
@@ -241,18 +245,20 @@ impl<A: Application> Shard<A> {
         self.outbox.flush(&sockets).await;
     }
 
-    /// Receives waiting datagrams from each socket, up to a limit, and handles them.
+    /// Receives waiting datagrams from each socket, up to a limit, and handles them. Returns true if a socket may have
+    /// more datagrams.
     async fn receive(
         &mut self,
         sockets: &[Socket],
         inbound: &mut Inbound,
         (commands, passed): (&mut mpsc::UnboundedReceiver<Command>, &mut mpsc::Receiver<Passed>),
-    ) {
+    ) -> bool {
+        let mut is_more = false;
         for socket in sockets {
-            for _ in 0..BATCHES {
+            for batch in 1..=BATCHES {
                 let now = clock::now();
                 match socket.receive(inbound) {
-                    Ok(true) => {}
+                    Ok(true) => is_more |= batch == BATCHES,
                     Ok(false) | Err(_) => break,
                 }
                 self.node.endpoint.peers.prefetch(inbound.paths().iter());
@@ -269,6 +275,7 @@ impl<A: Application> Shard<A> {
                 self.outbox.flush(sockets).await;
             }
         }
+        is_more
     }
 
     /// Executes a limited number of commands, and handles a limited number of datagrams that other shards received.

@@ -1,15 +1,14 @@
 use super::*;
-use crate::proxy::virtual_host::VirtualHost;
-use crate::proxy::{ProxyConfig, Route, State};
+use crate::proxy::{Proxy, ProxyConfig, Route};
 use std::net::UdpSocket;
-use std::sync::Mutex;
+use std::sync::Arc;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, MessageRef, MessageType};
 use tegmen::identity::{Identity, Principal, Protection};
 
 /// An origin that answers nothing, and the parts of a proxy that has a session with it.
 struct World {
-    shared: Shared,
+    shared: Arc<Shared>,
     pool: Pool,
     origin: Origin,
     upstream: Upstream,
@@ -20,9 +19,8 @@ struct World {
 async fn world() -> World {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let config = ProxyConfig::default().with(|config| config.client.coap.timeout = Duration::from_millis(100));
-    let pool = Pool::open(&config).await.unwrap();
-    let state = Mutex::new(State::new(config.room()));
-    let shared = Shared { hosts: VirtualHost::all(&config.hosts), state, config };
+    let pool = Pool::new(&config);
+    let shared = Proxy::new(config).unwrap().shared;
     let port = silent.local_addr().unwrap().port();
     let scheme = TargetScheme::Coap(Scheme::Coap);
     let route = Route { scheme, host: "127.0.0.1", port, name: None, skipped: 0, prefix: "" };
