@@ -37,6 +37,9 @@ impl From<Full> for Busy {
 /// The effect of a request that is executed a second time (RFC 7252, sections 4.5 and 5.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repeat {
+    /// The second execution changes nothing, and takes hardly longer than the search for the first reply. A storage may
+    /// keep no reply to such a request (RFC 7252, section 4.5).
+    Cheap,
     /// The second execution changes nothing. This is the case for GET and FETCH, and for a received response, whose
     /// reply is only an acknowledgement.
     Safe,

@@ -359,16 +359,19 @@ impl ExchangeStorage for ExchangePool {
     }
 
     fn keep(&mut self, now: Instant, peer: &mut PoolPeer, key: PoolKey, repeat: Repeat, reply: &[u8]) {
+        let PoolKey { message_id, print, tag } = key;
+        (peer.last_message_id, peer.last_print) = (message_id, print);
+        if repeat == Repeat::Cheap {
+            return;
+        }
         let now = ticks(now);
         self.expire_some(now);
         let reply = if reply.len() <= REPLY_MAX { reply } else { &[] };
-        let PoolKey { message_id, print, tag } = key;
         let header = Header { owner: peer.owner, print, at: now, message_id, len: reply.len() as u16 };
-        (peer.last_message_id, peer.last_print) = (message_id, print);
         let lasts = match repeat {
             Repeat::Never => true,
             Repeat::Idempotent => peer.held(now) < self.peer_limit(),
-            Repeat::Safe => false,
+            Repeat::Safe | Repeat::Cheap => false,
         };
         if lasts && self.add(Which::Lasting, header, tag, reply) {
             peer.held(now);

@@ -55,7 +55,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tegmen::buf::Frame;
 use tegmen::coap::cache::{self, Found, Treatment};
 use tegmen::coap::observe::{DEREGISTER, REGISTER};
-use tegmen::coap::{Code, MessageRef, OptionNumber, Response, Token};
+use tegmen::coap::{Code, MessageRef, OptionNumber, Response, Token, block};
 use tegmen_proxy::{write_known, write_stored};
 use upstream::{Job, Jobs, Purpose};
 
@@ -172,6 +172,14 @@ impl Proxy {
         let (now, key) = (clock::now(), self.key.as_slice());
         let mut state = self.shared.state();
         let found = state.look_up(now, key, message);
+        let is_short = match &found {
+            Found::Fresh { response: stored, .. } => stored.payload().len() <= block::MAX_SIZE,
+            Found::Known { .. } => true,
+            Found::Stale { .. } | Found::Nothing => false,
+        };
+        if is_short && message.option(OptionNumber::OBSERVE).is_none() {
+            request.is_cheap();
+        }
         let etag = match found {
             Found::Fresh { response: stored, max_age } => return write_stored(&stored, max_age, response),
             Found::Known { etag, max_age } => return write_known(etag, max_age, response),

@@ -185,6 +185,30 @@ async fn a_stored_response_answers_without_its_origin() {
     assert_eq!(text(&get(&client, &origin.uri("/one")).await), (Code::CONTENT, "one 2"));
 }
 
+/// Tests section 4.5 of RFC 7252.
+#[tokio::test]
+async fn a_repeated_request_for_a_stored_response_gets_the_response_again() {
+    let (origin, (server, proxy)) = (Origin::new(), open(settings()));
+    let client = client_of(&server).await;
+    get(&client, &origin.uri("/one")).await;
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(server.addresses()[0].address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut storage = [0; 200];
+    let mut frame = Frame::new(&mut storage, 0);
+    let mut builder = Builder::new(&mut frame, MessageType::Confirmable, Code::GET, 7, b"token").unwrap();
+    builder.option(OptionNumber::PROXY_URI, origin.uri("/one").as_bytes()).unwrap();
+    for hits in 1..=3 {
+        socket.send(frame.bytes()).unwrap();
+        let mut datagram = [0; 1500];
+        let len = socket.recv(&mut datagram).unwrap();
+        let response = MessageRef::parse(&datagram[..len]).unwrap();
+        assert_eq!((response.message_type(), response.message_id()), (MessageType::Acknowledgement, 7));
+        assert_eq!((response.token(), response.payload()), (&b"token"[..], &b"one 1"[..]));
+        assert_eq!((origin.requests(), proxy.counts().hits), (1, hits));
+    }
+}
+
 #[tokio::test]
 async fn a_proxy_of_two_servers_forwards_after_the_end_of_one_of_them() {
     let (origin, proxy) = (Origin::new(), Proxy::new(settings()).unwrap());

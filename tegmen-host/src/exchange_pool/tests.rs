@@ -206,6 +206,22 @@ fn what_one_peer_asks_often_leaves_the_replies_to_others() {
 }
 
 #[test]
+fn a_reply_to_a_cheap_request_is_not_kept_and_displaces_the_last_reply() {
+    let mut world = World::new(SMALLEST, 1);
+    world.receive(0, 7, 1, Repeat::Safe, 10);
+    let before = world.pool.heap_bytes();
+    let datagram = [0x41, 1, 0, 8, 1];
+    let key = world.pool.key(world.now, &mut world.peers[0], 8, &datagram);
+    world.pool.keep(world.now, &mut world.peers[0], key, Repeat::Cheap, b"reply");
+    assert_eq!(reply(&world.pool, world.now, &world.peers[0], key), None);
+    assert!(world.pool.last_reply(world.now, &world.peers[0]).is_empty());
+    assert_eq!(world.pool.heap_bytes(), before);
+    // The other reply is still there.
+    world.receive(0, 7, 1, Repeat::Never, 10);
+    assert_eq!(world.answered.len(), 1);
+}
+
+#[test]
 fn a_message_id_that_comes_with_other_bytes_is_another_message() {
     let mut world = World::new(SMALLEST, 1);
     world.receive(0, 7, 1, Repeat::Never, 10);

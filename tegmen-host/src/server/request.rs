@@ -30,6 +30,8 @@ pub(super) struct Exchange<'a> {
     pub(super) responders: &'a Cell<u64>,
     /// The number of this request's responder, if the response is deferred.
     pub(super) deferred: &'a Cell<Option<u64>>,
+    /// True if it is cheap to answer this request a second time.
+    pub(super) is_cheap: &'a Cell<bool>,
 }
 
 impl Request<'_> {
@@ -91,6 +93,12 @@ impl Request<'_> {
         responders.set(number);
         deferred.set(Some(number));
         Responder::new(number, commands)
+    }
+
+    /// Tells the server that it is cheap to answer this request. If the request has a safe method and no protection by
+    /// OSCORE, the server keeps no copy of the response, and a repeated request comes to the application again.
+    pub(crate) fn is_cheap(&self) {
+        self.exchange.is_cheap.set(true);
     }
 
     /// Sets the cause of a 5.xx response, for the operator. The client does not receive it.

@@ -99,6 +99,8 @@ pub(crate) struct Resources<A> {
     /// The length in bytes of the request body that the application has handled; `None` if the application has not
     /// handled the current request.
     executed: Option<usize>,
+    /// True if the application found it cheap to answer the current request.
+    is_cheap: Cell<bool>,
 }
 
 /// Details of a request for the operator, in addition to its path and code: see [`Answered`].
@@ -400,7 +402,11 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
         let is_protected = incoming.identity.protection == Protection::Oscore;
         // A request that is undecided may be executed later.
         let is_open = answer == Answer::Deferred;
-        if executed.is_some() || is_protected || is_open { repeat } else { Repeat::Safe }
+        match repeat {
+            Repeat::Safe if self.resources.is_cheap.take() => Repeat::Cheap,
+            _ if executed.is_some() || is_protected || is_open => repeat,
+            _ => Repeat::Safe,
+        }
     }
 
     fn on_group_clash(&mut self, group: &Address, sender: Option<SenderId>) {
@@ -466,6 +472,7 @@ impl<A: Application> Resources<A> {
             responders: Cell::default(),
             deferred: Cell::default(),
             executed: None,
+            is_cheap: Cell::default(),
         }
     }
 
@@ -476,6 +483,7 @@ impl<A: Application> Resources<A> {
     #[inline]
     pub(crate) fn begin(&mut self, message: &MessageRef<'_>) -> Result<(), request_uri::InvalidUri> {
         (self.executed, self.cause, self.deferred) = (None, Cell::default(), Cell::default());
+        self.is_cheap.set(false);
         self.hosts.read_path(message, &mut self.path)
     }
 }
@@ -507,11 +515,22 @@ impl<A> Resources<A> {
 impl<A: Application> Handler for Resources<A> {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
         let Self {
-            application, edhoc, commands, notifier, path, remote, cause, responders, deferred, executed, ..
+            application,
+            edhoc,
+            commands,
+            notifier,
+            path,
+            remote,
+            cause,
+            responders,
+            deferred,
+            executed,
+            is_cheap,
+            ..
         } = self;
         *executed = Some(request.message().payload().len());
         let remote = remote.map(SocketAddr::from);
-        let exchange = Exchange { path, remote, commands, notifier, cause, responders, deferred };
+        let exchange = Exchange { path, remote, commands, notifier, cause, responders, deferred, is_cheap };
         let request = super::Request { authorized: request, exchange: &exchange };
         let handled = match edhoc {
             Some(edhoc) if path == EDHOC_PATH && request.method() == Code::POST => {
