@@ -577,24 +577,7 @@ impl<S: Store> GroupServer<S> {
                 Protocol::Oscore => self.demand(who, group).await,
             },
             Asked::Creds(payload) => Box::pin(self.creds(who, (group, rights), &payload)).await,
-            Asked::Keys { node } => {
-                let is_ours = |leaf: u32| node.as_ref().is_none_or(|node| *node == leaf.to_string());
-                let (leaf, encoded) = match controller.config(group).await?.protocol {
-                    Protocol::Axiom => {
-                        let keys = controller.parameters(group, who).await?;
-                        (keys.leaf, keys.encode())
-                    }
-                    Protocol::Oscore => {
-                        let (mut keys, leaf) = controller.oscore_keys(group, who).await?;
-                        keys.sender_id = keys.sender_id.filter(|_| node.is_some());
-                        (leaf, keys.encode())
-                    }
-                };
-                match is_ours(leaf) {
-                    true => Ok(Reply::content(GROUPCOMM_CBOR, encoded.as_slice())),
-                    false => Ok(Reply::new(Code::FORBIDDEN)),
-                }
-            }
+            Asked::Keys { node } => self.keys(who, group, node.as_deref()).await,
             Asked::Rekeying => {
                 let encoded = match controller.config(group).await?.protocol {
                     Protocol::Axiom => controller.parameters(group, who).await?.encode(),
@@ -655,6 +638,26 @@ impl<S: Store> GroupServer<S> {
                 self.changed(group, &rekeying, format!("{who} left the group {group}"));
                 Ok(Reply::new(Code::DELETED))
             }
+        }
+    }
+
+    /// Answers a request of a member for its keys. `node` is the member in the path of the request; `None` for the path of
+    /// the group.
+    async fn keys(&self, who: &str, group: &str, node: Option<&str>) -> Result<Reply, GroupError> {
+        let (leaf, encoded) = match self.controller.config(group).await?.protocol {
+            Protocol::Axiom => {
+                let keys = self.controller.parameters(group, who).await?;
+                (keys.leaf, keys.encode())
+            }
+            Protocol::Oscore => {
+                let (mut keys, leaf) = self.controller.oscore_keys(group, who).await?;
+                keys.sender_id = keys.sender_id.filter(|_| node.is_some());
+                (leaf, keys.encode())
+            }
+        };
+        match node.is_none_or(|node| node == leaf.to_string()) {
+            true => Ok(Reply::content(GROUPCOMM_CBOR, encoded.as_slice())),
+            false => Ok(Reply::new(Code::FORBIDDEN)),
         }
     }
 

@@ -47,7 +47,7 @@ impl Watched {
         self.io.try_io(Interest::READABLE, |_| read())
     }
 
-    /// Calls `write`. If `write` returns [`io::ErrorKind::WouldBlock`], [`Self::poll_writable`] tells when to try again.
+    /// Calls `write`. If `write` returns [`io::ErrorKind::WouldBlock`], call [`Self::poll_writable`] before the next attempt.
     #[expect(clippy::unused_self, reason = "other systems need the socket")]
     pub(super) fn try_write<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         write()
@@ -104,7 +104,7 @@ impl Watched {
         self.0.try_io(Interest::READABLE, read)
     }
 
-    /// Calls `write`. If `write` returns [`io::ErrorKind::WouldBlock`], [`Self::poll_writable`] tells when to try again.
+    /// Calls `write`. If `write` returns [`io::ErrorKind::WouldBlock`], call [`Self::poll_writable`] before the next attempt.
     pub(super) fn try_write<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.0.try_io(Interest::WRITABLE, write)
     }

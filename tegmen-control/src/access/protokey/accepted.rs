@@ -28,7 +28,7 @@ impl Default for AcceptedBounds {
     }
 }
 
-/// The last number of an entry. A table never has so many entries.
+/// The last number of an entry. It is greater than the number of entries that fit into the memory of a machine.
 const LAST: u32 = u32::MAX >> 1;
 
 /// The reason why an identity is not accepted.
