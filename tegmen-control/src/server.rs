@@ -125,7 +125,7 @@ impl<S: Store> AccessServer<S> {
 
     /// Answers a request for a token or an introspection. Defers the response until the decision is durable.
     fn ask(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-        let (service, device) = (Arc::clone(&self.service), self.device(request.identity()));
+        let (service, device) = (&self.service, self.device(request.identity()));
         if request.message().uint(OptionNumber::CONTENT_FORMAT) != Some(ACE_CBOR.into()) {
             service.refuse(device.as_deref(), "other-content-format", "a request that is not application/ace+cbor");
             return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
@@ -207,16 +207,16 @@ pub(crate) fn sender<S: Store, T>(
         return None;
     }
     let view = service.state().view();
-    let device = match credentials.certified(identity.principal) {
-        Some((kind, digest)) => view.with_digest(&digest).filter(|device| match device.credential {
-            Credential::Certificate(_) => kind == CertificateType::X509,
-            Credential::PublicKey(_) => kind == CertificateType::RAW_PUBLIC_KEY,
-            Credential::SharedKey | Credential::Protokey(_) | Credential::Oscore | Credential::Edhoc => false,
-        }),
+    let device = match credentials.stored_as(identity.principal) {
+        // A session of an earlier key of the device, or of an earlier device of this name, gives no right.
+        Some((name, digest)) => view.with_session_key(&name, digest.as_ref()),
         None => {
-            // A session of an earlier key of the device, or of an earlier device of this name, gives no right.
-            let (name, digest) = credentials.stored_as(identity.principal)?;
-            view.with_session_key(&name, digest.as_ref())
+            let (kind, digest) = credentials.certified(identity.principal)?;
+            view.with_digest(&digest).filter(|device| match device.credential {
+                Credential::Certificate(_) => kind == CertificateType::X509,
+                Credential::PublicKey(_) => kind == CertificateType::RAW_PUBLIC_KEY,
+                Credential::SharedKey | Credential::Protokey(_) | Credential::Oscore | Credential::Edhoc => false,
+            })
         }
     };
     device.map(take)
