@@ -52,8 +52,8 @@ pub(super) fn device(number: usize) -> String {
 pub(super) struct State {
     /// Number of rows that the delegation service has in the server's database, for each kind of row.
     pub(super) rows: BTreeMap<String, usize>,
-    /// Number of entries that the delegation service has in the server's memory for connections, returning peers,
-    /// sessions and refused connections. The entries of the devices are not counted.
+    /// Number of entries that the delegation service has in the server's memory for connections, the names of peers,
+    /// returning peers, sessions and refused connections. The entries of the devices are not counted.
     pub(super) entries: usize,
     /// Number of peers to which the server has assigned a number.
     pub(super) peers: usize,
@@ -287,7 +287,7 @@ async fn state(
     let (counts, entries) = (delegations.counts(), delegations.entries());
     let state = State {
         rows,
-        entries: entries.connections + entries.returning + entries.sessions + entries.refused,
+        entries: entries.connections + entries.names + entries.returning + entries.sessions + entries.refused,
         peers: credentials.peers(),
         sessions: server.totals().peers,
         sealed: counts.sealed,

@@ -252,8 +252,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         let (given, row) = decide(state)?;
         carry(state, &given)?;
         state.unwritten.insert(given.id.number);
-        let of = given.of.zip(state.tag_before).map(|(number, tag)| (tag, number));
-        let made = Made { device: Arc::clone(device), tag, number: given.id.number, of, row };
+        let name_at = given.of.zip(state.tag_before).filter(|_| row.peer.is_empty()).map(|(number, tag)| (tag, number));
+        let made = Made { device: Arc::clone(device), tag, number: given.id.number, name_at, row };
         self.made().push_back(made);
         self.work.notify_one();
         Ok(given)
@@ -297,8 +297,8 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             return Err(NotGiven::NoRights);
         }
         let connection = take(state, Purpose::Again, old.scope)?;
-        // The row of the connection before has the name of the peer, and this row gets it from there.
-        let (peer, carrier) = (String::new(), carrier.word().into());
+        // If the name of the peer is not in memory, this row gets it from the row of the connection before.
+        let (peer, carrier) = (state.take_name(old.number).unwrap_or_default(), carrier.word().into());
         let row = ConnectionRow { peer, scope: old.scope, since, expires, carrier, of: Some(old.number) };
         Ok(given(state, connection, session, row))
     }

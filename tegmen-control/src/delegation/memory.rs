@@ -1,5 +1,6 @@
 //! The devices in memory. A handshake reads only this memory, so it never waits for the store. A connection takes
-//! memory only until its row in the store is durable.
+//! memory only until its row in the store is durable. Afterwards only the name of its peer may stay in memory, for the
+//! newest connections of each device.
 
 use super::certificates::CertificateReport;
 use super::connection::ConnectionId;
@@ -22,6 +23,9 @@ use tokio::sync::Notify;
 /// Maximum number of peers of one device that the server remembers because they returned with a ticket and have not
 /// received another ticket yet.
 const MOST_RETURNING: usize = 256;
+
+/// Maximum number of connections of one device for which the server remembers the name of the peer.
+const MOST_NAMES: usize = 64;
 
 /// Maximum time between the request to begin the next epoch and the answer of the device. The time includes the time
 /// that the server needs to record the answer.
@@ -114,6 +118,8 @@ pub struct Entries {
     pub sessions: usize,
     /// The number of connections that are refused in the present and the previous epoch.
     pub refused: usize,
+    /// The number of connections whose row is durable and for which the server remembers the name of the peer.
+    pub names: usize,
     /// The number of devices that may still have rows of earlier epochs in the store.
     pub littered: usize,
 }
@@ -165,6 +171,9 @@ pub(super) struct InMemory {
     /// The time at which the server last asked the device to begin the pending epoch; `None` if it has not asked.
     asked: Option<Instant>,
     returning: VecDeque<Returning>,
+    /// The names of the peers of the newest connections whose rows are durable, the oldest first. Each connection is
+    /// given by the tag of its epoch and its number. If a peer returns, the row of its next connection needs this name.
+    names: VecDeque<(Tag, u32, String)>,
     /// The numbers of the connections whose rows in the store are not durable yet.
     pub(super) unwritten: BTreeSet<u32>,
     pub(super) handovers: Handovers,
@@ -205,6 +214,7 @@ impl InMemory {
             is_littered: false,
             asked: None,
             returning: VecDeque::new(),
+            names: VecDeque::new(),
             unwritten: BTreeSet::new(),
             handovers: Handovers::default(),
             contact: Contact::default(),
@@ -232,6 +242,7 @@ impl InMemory {
         let is_valid = |of: Tag| Some(of) == tag || Some(of) == tag_before;
         self.refused.retain(|of, _| is_valid(*of));
         self.ending.retain(|(of, _)| is_valid(*of));
+        self.names.retain(|(of, ..)| is_valid(*of));
         self.issuer = known.issuer();
         (self.known, self.tag, self.tag_before, self.is_stale) = (known, tag, tag_before, false);
     }
@@ -375,10 +386,31 @@ impl InMemory {
         Some(Kept { old, since, expires })
     }
 
+    /// Remembers the name of the peer of a connection whose row is durable. If [`MOST_NAMES`] names are already
+    /// remembered, forgets the one that was remembered first. The server then reads it from the row.
+    pub(super) fn remember(&mut self, tag: Tag, number: u32, peer: String) {
+        if peer.is_empty() || ![self.tag, self.tag_before].contains(&Some(tag)) {
+            return;
+        }
+        if self.names.len() >= MOST_NAMES {
+            self.names.pop_front();
+        }
+        self.names.push_back((tag, number, peer));
+    }
+
+    /// Removes and returns the name of the peer of a connection of the previous epoch; `None` if the server does not
+    /// remember it.
+    pub(super) fn take_name(&mut self, number: u32) -> Option<String> {
+        let tag = self.tag_before?;
+        let at = self.names.iter().position(|(of, known, _)| (*of, *known) == (tag, number))?;
+        self.names.remove(at).map(|(.., peer)| peer)
+    }
+
     /// Adds the numbers of entries of this device to `entries`.
     pub(super) fn count(&self, entries: &mut Entries) {
         let refused: usize = self.refused.values().map(BTreeMap::len).sum();
         entries.returning = entries.returning.saturating_add(self.returning.len());
+        entries.names = entries.names.saturating_add(self.names.len());
         entries.sessions = entries.sessions.saturating_add(self.handovers.len());
         entries.refused = entries.refused.saturating_add(refused);
         entries.littered = entries.littered.saturating_add(usize::from(self.is_littered));

@@ -26,9 +26,9 @@ pub(super) struct Made {
     pub(super) device: Arc<Device>,
     pub(super) tag: rows::Tag,
     pub(super) number: u32,
-    /// The connection of the previous epoch that this connection replaces: the tag of that epoch, and the number of the
-    /// replaced connection. `None` if this connection replaces no connection.
-    pub(super) of: Option<(rows::Tag, u32)>,
+    /// The connection of the previous epoch whose row has the name of the peer: the tag of that epoch, and the number of
+    /// the connection. `None` if `row` already has the name.
+    pub(super) name_at: Option<(rows::Tag, u32)>,
     pub(super) row: ConnectionRow,
 }
 

@@ -119,7 +119,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             self.name_returned().await?;
             let transactions: Vec<(usize, Transaction)> = {
                 let made = self.made();
-                let named: Vec<_> = made.iter().take_while(|made| made.of.is_none()).take(MOST_WRITTEN).collect();
+                let named: Vec<_> = made.iter().take_while(|made| made.name_at.is_none()).take(MOST_WRITTEN).collect();
                 named.chunks(MAX_OPERATIONS).map(|rows| (rows.len(), transaction(rows))).collect()
             };
             if transactions.is_empty() {
@@ -142,8 +142,9 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             let count = count.min(made.len());
             made.drain(..count).collect()
         };
-        for Made { device, tag, number, .. } in written {
+        for Made { device, tag, number, row, .. } in written {
             let mut state = device.state();
+            state.remember(tag, number, row.peer);
             if state.tag == Some(tag) {
                 state.unwritten.remove(&number);
             }
@@ -151,12 +152,12 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 
     /// Completes the rows of connections whose peers returned with a ticket, before these rows are written. Copies the
-    /// name of each peer from the row of its earlier connection. One call completes at most [`MOST_WRITTEN`] rows.
+    /// name of each peer that is not in memory from the row of its earlier connection. One call completes at most [`MOST_WRITTEN`] rows.
     async fn name_returned(&self) -> Result<(), DelegationError> {
         let unnamed: Vec<_> = {
             let made = self.made();
             let first = made.iter().take(MOST_WRITTEN).enumerate();
-            first.filter_map(|(at, made)| Some((at, made.device.name.clone(), made.of?))).collect()
+            first.filter_map(|(at, made)| Some((at, made.device.name.clone(), made.name_at?))).collect()
         };
         // All of them are asked for before one is waited for.
         let read = |(at, device, (tag, number)): (usize, String, (rows::Tag, u32))| {
@@ -169,7 +170,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             let peer = entry.and_then(|entry| rows::read::<ConnectionRow>(&entry.value).ok()).map(|row| row.peer);
             // Rows are removed under the lock that the caller holds.
             if let Some(made) = self.made().get_mut(at) {
-                (made.of, made.row.peer) = (None, peer.unwrap_or_default());
+                (made.name_at, made.row.peer) = (None, peer.unwrap_or_default());
             }
         }
         Ok(())

@@ -1,10 +1,12 @@
 //! Tests of the calls with which operators list and change devices and connections.
 
+use crate::disk::Counting;
 use crate::recorder::Seals;
 use crate::world::{
     DOOR, LAMP, Scene, TIME, ask, config, imprinted, introduced, lamp, next_epoch, next_epoch_of, open, pass, renew,
     server, settle, ticket, wait,
 };
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use tegmen::buf::Writer;
 use tegmen::dtls::Suites;
@@ -228,6 +230,38 @@ fn a_peer_that_returned_keeps_its_name() {
     let connections = wait(server.connections(LAMP, None, 10)).unwrap().connections;
     let shown: Vec<_> = connections.iter().map(|one| (one.peer.as_str(), one.of.map(|of| of.to_string()))).collect();
     assert_eq!(shown, [("writer", None), ("writer", Some("1-0".to_owned()))]);
+}
+
+#[test]
+fn the_name_of_a_peer_that_returns_is_read_only_if_it_is_not_in_memory() {
+    for is_restarted in [false, true] {
+        let scene = Scene::new("name-read");
+        let store = Counting::new(scene.database(), None);
+        let mut server = server(&scene, store.clone(), &Seals::default());
+        let mut device = imprinted(&server);
+        let mut before = ticket(&server, "writer").unwrap();
+        settle(&server);
+        assert_eq!(server.entries().names, 1);
+        // The second time the peer returns, its name comes from the row of its second connection.
+        for _ in 0..2 {
+            next_epoch(&server, &mut device);
+            if is_restarted {
+                server = crate::world::server(&scene, store.clone(), &Seals::default());
+                settle(&server);
+            }
+            before = renew(&server, &before).unwrap();
+            let reads = store.reads.load(Ordering::Relaxed);
+            settle(&server);
+            assert_eq!(store.reads.load(Ordering::Relaxed) - reads, usize::from(is_restarted));
+            assert_eq!(server.entries().names, 1, "only the newest connection of the peer");
+        }
+        let connections = wait(server.connections(LAMP, None, 10)).unwrap().connections;
+        assert!(connections.len() == 2 && connections.iter().all(|one| one.peer == "writer"));
+        for _ in 0..2 {
+            next_epoch(&server, &mut device);
+        }
+        assert_eq!(server.entries().names, 0, "the epochs of all connections have ended");
+    }
 }
 
 /// A source of certificates in memory. The value has the names of the devices with a certificate. The certificate of
