@@ -60,14 +60,13 @@ impl<'a> SessionIdentity<'a> {
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let text = core::str::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_IDENTITY)?;
         let (publisher, nonce) = text.split_once(';')?;
-        let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() | matches!(byte, b'-' | b'_');
-        let is_name = |byte: u8| is_base64(byte) | matches!(byte, b':' | b'.');
-        // These loops have no early end, so that a CPU can examine several bytes at once.
+        let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let is_name = |byte: u8| is_base64(byte) || matches!(byte, b':' | b'.');
         let right = (1..=MAX_PUBLISHER).contains(&publisher.len())
-            && publisher.bytes().fold(true, |all, byte| all & is_name(byte))
+            && all_are(publisher, is_name)
             && nonce.len() >= MIN_NONCE
             && nonce.len() % 4 != 1
-            && nonce.bytes().fold(true, |all, byte| all & is_base64(byte));
+            && all_are(nonce, is_base64);
         right.then_some(Self { text, publisher })
     }
 
@@ -94,6 +93,12 @@ impl<'a> SessionIdentity<'a> {
     pub const fn as_str(&self) -> &'a str {
         self.text
     }
+}
+
+/// Returns true if `is` is true for all bytes of `text`. On hosts the loop has no early end, so that the processor can
+/// examine several bytes at once. On motes this would take more code.
+fn all_are(text: &str, is: impl Fn(u8) -> bool) -> bool {
+    if usize::BITS >= 64 { text.bytes().fold(true, |all, byte| all & is(byte)) } else { text.bytes().all(is) }
 }
 
 impl fmt::Display for SessionIdentity<'_> {
