@@ -226,6 +226,33 @@ async fn a_proxy_of_two_servers_forwards_after_the_end_of_one_of_them() {
     }
 }
 
+/// Another shard than that of the client may execute its request, and has no request of its own to wait for.
+#[tokio::test]
+async fn a_server_that_drains_answers_what_its_proxy_still_asks_for_in_each_shard() {
+    // The system chooses the shard of each client, so the clients of a round can have the same shard.
+    let rounds: Vec<_> = (0..10)
+        .map(|_| {
+            tokio::spawn(async {
+                let (origin, (server, proxy)) = (Origin::new(), open(settings()));
+                get(&client_of(&server).await, &origin.uri("/none")).await;
+                let client = client_of(&server).await;
+                let drained = async {
+                    while proxy.counts().open != 1 {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                    tokio::task::spawn_blocking(|| server.drain(Duration::from_secs(20))).await.unwrap();
+                };
+                let uri = origin.uri("/slow");
+                let (response, ()) = tokio::join!(get(&client, &uri), drained);
+                assert_eq!(text(&response), (Code::CONTENT, "slow 2"));
+            })
+        })
+        .collect();
+    for round in rounds {
+        round.await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_query_and_accept_choose_another_response() {
     let (origin, (server, _)) = (Origin::new(), open(settings()));

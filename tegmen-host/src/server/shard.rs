@@ -7,7 +7,7 @@ mod session;
 use super::cid_routing::{CidRouting, Passed};
 use super::coap_peer::Attached;
 use super::command::Command;
-use super::ending::Ending;
+use super::ending::{Answering, Ending};
 use super::held::Held;
 use super::limits::{Gate, Limited};
 use super::oscore::is_protected;
@@ -92,6 +92,7 @@ pub(super) struct Shard<A> {
     /// The sessions that the server keeps over a restart; `None` if it keeps none.
     persistence: Option<Persistence>,
     exporter: Option<Exporter>,
+    answering: Answering,
 }
 
 /// Maximum number of batches of datagrams that are received from one socket before the next socket is read.
@@ -169,12 +170,14 @@ impl<A: Application> Shard<A> {
             cid_routing: CidRouting::new(number, shared.to_shards.clone(), shared.waiting.clone()),
             persistence: shared.sessions.clone().map(|sessions| Persistence::new(sessions, give_up)),
             exporter: config.exporter.clone(),
+            answering: Answering::new(&shared.answering),
             gate: shared.gate.clone(),
         })
     }
 
     /// Serves until `ending` changes. After that the shard receives nothing from its own sockets, but still handles
-    /// datagrams for its sessions that other shards received.
+    /// datagrams for its sessions that other shards received. A server that drains ends all shards together, when none
+    /// has a request to answer.
     pub(super) async fn run(
         mut self,
         sockets: Vec<Socket>,
@@ -202,6 +205,7 @@ impl<A: Application> Shard<A> {
                     });
                     self.cid_routing.end();
                 }
+                () = self.answering.changed(), if ends_by.is_some() => {}
                 () = readable(&sockets), if ends_by.is_none() => {
                     let is_more = self.receive(&sockets, &mut inbound, (&mut commands, &mut passed)).await;
                     if is_more {
@@ -234,9 +238,13 @@ impl<A: Application> Shard<A> {
             self.acknowledge_deferred(now);
             is_more_due = self.poll();
             self.outbox.flush(&sockets).await;
-            let is_over = |by| self.coap_server.deferrals.is_empty() || tokio::time::Instant::now() >= by;
-            if !is_passed_to && ends_by.is_some_and(is_over) {
-                break;
+            if let Some(by) = ends_by
+                && !is_passed_to
+            {
+                self.answering.set(!self.coap_server.deferrals.is_empty());
+                if self.answering.is_over() || tokio::time::Instant::now() >= by {
+                    break;
+                }
             }
         }
         self.park();

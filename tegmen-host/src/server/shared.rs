@@ -16,7 +16,7 @@ use crate::slab::Capacity;
 use crate::state::Sessions;
 use std::sync::Arc;
 use tegmen::dtls::Config;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 pub(super) struct Shared<'a, A> {
     pub(super) config: &'a ServerConfig,
@@ -33,6 +33,8 @@ pub(super) struct Shared<'a, A> {
     pub(super) gate: Arc<Gate>,
     /// The ledger, which counts the bytes that bodies of requests and responses take in memory.
     pub(super) bodies: Arc<Ledger>,
+    /// The number of shards that may still have a request to answer: see [`Answering`](super::ending::Answering).
+    pub(super) answering: watch::Sender<usize>,
     /// The queues of datagrams that one shard passes to another.
     pub(super) to_shards: Vec<mpsc::Sender<Passed>>,
     /// The number of datagrams of each network prefix in the queues of `to_shards`.
@@ -81,6 +83,7 @@ impl<'a, A> Shared<'a, A> {
             resumption: resumption.with_devices(config.delegate.clone(), credentials),
             gate: Arc::new(Gate::new(config.sessions.hellos)),
             bodies: Ledger::new(config.coap.max_bodies),
+            answering: watch::Sender::new(0),
             to_shards,
             waiting: Arc::new(Shares::new()),
         })
