@@ -23,6 +23,7 @@
 
 mod answer;
 mod config;
+mod entry;
 mod failed;
 mod forwarded;
 #[cfg(feature = "http")]
@@ -45,12 +46,13 @@ use crate::clock;
 use crate::server::{Application, Request, VirtualHosts};
 use crate::target::{Place, Target, TargetScheme};
 use crate::uri::Scheme;
+use entry::{Entry, Kind};
 use forwarded::Upstream;
 use memory::Owner;
 use pool::Origin;
 use protected::{Cancellation, Client, Registration};
 use relay::Relay;
-use state::{Room, State, Waiter, Watching};
+use state::{Begun, Room, State, Waiter, Watching};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tegmen::buf::Frame;
 use tegmen::coap::cache::{self, Found, Treatment};
@@ -65,7 +67,8 @@ const RETRY_AFTER: u32 = 2;
 /// Uri-Query options.
 const REWRITTEN: usize = 2048;
 
-/// The proxy application. Clones refer to the same proxy, which ends with the last clone.
+/// The proxy application. Clones refer to the same proxy, which ends with the last clone. The task that sends requests
+/// to origins ends with the server whose shard started it. The next request then starts another task.
 #[derive(Clone)]
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -194,10 +197,11 @@ impl Proxy {
             }
             Room::Begins => {
                 let upstream = Upstream::new(message, route, hops, etag);
-                let fetch = state.begin(key, hops, waiter(message, request, response));
+                let Begun { id, key } = state.begin(key, hops, waiter(message, request, response));
                 drop(state);
                 let owner = Owner::new(request.identity(), request.remote().map(|remote| remote.ip()));
-                let purpose = Purpose::Fetch { id: fetch.id, key: fetch.key, resource, owner };
+                let entry = self.entry(Kind::Fetch { id, key: key.clone(), owner });
+                let purpose = Purpose::Fetch { id, key, resource, owner, entry };
                 self.send(Job { origin: route.origin(), upstream, purpose });
                 Ok(())
             }
@@ -238,7 +242,8 @@ impl Proxy {
         if matches!(watching, Watching::Not) {
             let upstream = Upstream::new(message, route, hops, None);
             let observers = (request.path().to_owned(), request.notifier());
-            let purpose = Purpose::Watch { key, resource, owner, observers };
+            let entry = self.entry(Kind::Watch { key: key.clone(), observers: observers.clone() });
+            let purpose = Purpose::Watch { key, resource, owner, observers, entry };
             self.send(Job { origin: route.origin(), upstream, purpose });
         }
         true
@@ -302,11 +307,15 @@ impl Proxy {
             return Some(refuse(request, response, "the client, or the proxy, has as many observations as it may"));
         }
         response.observable();
-        match state.protected.register(&self.key, (client, token, owner), request.defer(response)) {
+        let registration = state.protected.register(&self.key, (client, token, owner), request.defer(response));
+        drop(state);
+        match registration {
             Registration::Joined => {}
             Registration::Known(responder, newest) => responder.send(newest.answer.reply(&[], "")),
             Registration::Begins(key, cancellations) => {
-                let purpose = Purpose::Relay(Relay { key, cancellations, path, notifier });
+                let observers = (path.clone(), notifier.clone());
+                let entry = self.entry(Kind::Protected { key: key.clone(), observers });
+                let purpose = Purpose::Relay(Relay { key, entry, cancellations, path, notifier });
                 self.send(Job { origin: route.origin(), upstream, purpose });
             }
         }
@@ -329,8 +338,11 @@ impl Proxy {
         if !state.begin_apart() {
             return Some(full(request, response));
         }
-        let cancellation = Cancellation { upstream, responder: request.defer(response) };
-        state.protected.cancel(client, &token, cancellation);
+        let cancellation =
+            Cancellation { upstream, responder: request.defer(response), entry: self.entry(Kind::Apart) };
+        let unsent = state.protected.cancel(client, &token, cancellation);
+        drop(state);
+        drop(unsent);
         Some(Ok(()))
     }
 
@@ -350,11 +362,16 @@ impl Proxy {
         let upstream = Upstream::new(message, route, hops, None);
         let resource = self.key.get(..resource).unwrap_or(&[]).to_vec();
         let (responder, prefix) = (request.defer(response), route.prefix.to_owned());
-        let purpose = Purpose::Pass { responder, resource, prefix };
+        let purpose = Purpose::Pass { responder, resource, prefix, entry: self.entry(Kind::Apart) };
         self.send(Job { origin: route.origin(), upstream, purpose });
         Ok(())
     }
 
+    fn entry(&self, kind: Kind) -> Entry {
+        Entry::new(&self.shared, kind)
+    }
+
+    /// Sends a job to the task. The caller must not have locked the state.
     fn send(&self, job: Job) {
         self.jobs.send(&self.shared, job);
     }

@@ -226,6 +226,52 @@ async fn a_proxy_of_two_servers_forwards_after_the_end_of_one_of_them() {
     }
 }
 
+/// The first server executes the requests of both servers when it ends.
+#[tokio::test]
+async fn requests_that_wait_at_the_end_of_one_of_two_servers_do_not_block_the_requests_that_follow() {
+    let (origin, proxy) = (Origin::new(), Proxy::new(settings()).unwrap());
+    let serve = || {
+        let builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).allow_plain().on_event(|_| ());
+        builder.serve(proxy.clone()).unwrap()
+    };
+    let (first, second) = (serve(), serve());
+    let (client, other) = (client_of(&first).await, client_of(&second).await);
+    assert_eq!(text(&get(&client, &origin.uri("/none")).await), (Code::CONTENT, "none 1"));
+    // A request that others can join, a request for one client, and an observation. The origin does not answer.
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let uri = format!("coap://{}/path", silent.local_addr().unwrap());
+    let options = [(OptionNumber::PROXY_URI, uri.clone().into_bytes())];
+    let watched = [(OptionNumber::PROXY_URI, format!("{uri}?watched").into_bytes())];
+    let stopped = async {
+        while (proxy.counts().open, proxy.counts().observations) != (2, 1) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        tokio::task::spawn_blocking(|| first.stop()).await.unwrap();
+    };
+    let (joined, passed, watched, ()) = tokio::join!(
+        async { other.get("").options(&options).await },
+        async { other.request(Code::POST, "").options(&options).await },
+        async { other.get("").options(&watched).observe().await },
+        stopped
+    );
+    assert_eq!(joined.unwrap().code, Code::SERVICE_UNAVAILABLE);
+    assert_eq!(passed.unwrap().code, Code::INTERNAL_SERVER_ERROR);
+    assert!(!watched.unwrap().is_registered());
+    let counts = proxy.counts();
+    assert_eq!((counts.open, counts.observations, counts.joined), (0, 0, 0));
+    assert_eq!(text(&get(&other, &origin.uri("/none")).await), (Code::CONTENT, "none 2"));
+    // The same request goes to the origin again.
+    let again = tokio::spawn({
+        let (other, uri) = (other.clone(), uri.clone());
+        async move { get(&other, &uri).await }
+    });
+    while proxy.counts().open != 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(proxy.counts().joined, 0);
+    again.abort();
+}
+
 /// Another shard than that of the client may execute its request, and has no request of its own to wait for.
 #[tokio::test]
 async fn a_server_that_drains_answers_what_its_proxy_still_asks_for_in_each_shard() {

@@ -7,6 +7,7 @@
 //! notification with a Reset (RFC 7641, section 3.6).
 
 use super::answer::Answer;
+use super::entry::Entry;
 use super::forwarded::Upstream;
 use super::memory::Owner;
 use crate::server::Responder;
@@ -15,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tegmen::coap::Token;
 use tegmen::identity::{Identity, Principal};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::SendError};
 
 /// Maximum number of messages of a client that wait for the first response of one observation: the registration, and
 /// its repetitions.
@@ -45,6 +46,7 @@ impl Client {
 pub(super) struct Cancellation {
     pub(super) upstream: Upstream,
     pub(super) responder: Responder,
+    pub(super) entry: Entry,
 }
 
 /// The newest response of an observation.
@@ -143,12 +145,14 @@ impl Protected {
         self.watches.values().any(|watch| watch.is_of(client, token))
     }
 
-    /// Passes a cancellation to the observation of this client with this token. If the client has no such observation,
-    /// it receives 5.00.
-    pub(super) fn cancel(&self, client: Client, token: &Token, cancellation: Cancellation) {
-        if let Some(watch) = self.watches.values().find(|watch| watch.is_of(client, token)) {
+    /// Passes a cancellation to the observation that [`Self::has`] finds. Returns the cancellation if the client
+    /// has no such observation. If the caller drops it, after it has unlocked the state, the client receives 5.00.
+    #[must_use = "the drop of a cancellation locks the state"]
+    pub(super) fn cancel(&self, client: Client, token: &Token, cancellation: Cancellation) -> Option<Cancellation> {
+        match self.watches.values().find(|watch| watch.is_of(client, token)) {
             // The task receives until it has taken the observation out of the table.
-            let _ = watch.cancellations.send(cancellation);
+            Some(watch) => watch.cancellations.send(cancellation).err().map(|SendError(unsent)| unsent),
+            None => Some(cancellation),
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::Shared;
 use super::answer::Answer;
+use super::entry::Entry;
 use super::failed::Failed;
 use super::forwarded::Upstream;
 use super::pool::{Origin, Pool};
@@ -23,6 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// A registration that the proxy forwards to an origin.
 pub(super) struct Relay {
     pub(super) key: Arc<[u8]>,
+    /// The drop of the entry comes before that of `cancellations`. So while the observation has an entry, its task
+    /// receives the cancellations.
+    pub(super) entry: Entry,
     pub(super) cancellations: mpsc::UnboundedReceiver<Cancellation>,
     /// The path of the resource that the client observes at the proxy.
     pub(super) path: String,
@@ -44,6 +48,7 @@ impl Relay {
             Err(failed) => failed,
         };
         let waiters = shared.state().protected.end(&self.key);
+        self.entry.removed();
         waiters.into_iter().for_each(|responder| responder.send(failed.reply()));
         // A client that still observes learns that it does not any more.
         self.notifier.changed(&self.path);
@@ -75,6 +80,7 @@ impl Relay {
                     if let Some(cancellation) = cancellation {
                         let answered = cancel((shared, pool), observation, (origin, &cancellation.upstream), longest).await;
                         shared.state().end_apart(None, answered.is_err());
+                        cancellation.entry.removed();
                         cancellation.responder.send(answered.map_or_else(|failed| failed.reply(), |answer| answer.reply(&[], "")));
                     }
                     return Ok(());

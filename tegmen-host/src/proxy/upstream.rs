@@ -3,6 +3,7 @@
 
 use super::Shared;
 use super::answer::Answer;
+use super::entry::Entry;
 use super::failed::Failed;
 use super::forwarded::Upstream;
 use super::memory::Owner;
@@ -16,12 +17,12 @@ use crate::server::{Notifier, Responder};
 use crate::target::TargetScheme;
 use crate::uri::Scheme;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::coap::cache;
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{self, error::SendError};
+use tokio::sync::mpsc;
 
 /// The time limit of a response with all its blocks. It is less than the time that a server allows an application
 /// ([`ServerCoap::response_timeout`](crate::server::ServerCoap::response_timeout)).
@@ -40,21 +41,21 @@ pub(super) struct Job {
     pub(super) purpose: Purpose,
 }
 
-/// The purpose of a response.
+/// The purpose of a response, with the entry of the job in the state of the proxy.
 pub(super) enum Purpose {
     /// The response is for all clients that wait for it, and for the cache.
-    Fetch { id: u64, key: Arc<[u8]>, resource: usize, owner: Owner },
+    Fetch { id: u64, key: Arc<[u8]>, resource: usize, owner: Owner, entry: Entry },
     /// The response is the first response of an observation at the origin, for all clients that wait for it. The
     /// notifications that follow are for the cache, and for the observers of a path.
-    Watch { key: Arc<[u8]>, resource: usize, owner: Owner, observers: (String, Notifier) },
+    Watch { key: Arc<[u8]>, resource: usize, owner: Owner, observers: (String, Notifier), entry: Entry },
     /// The response is only for one client. The request may make stored responses for the resource invalid. `prefix` is
     /// the path of the origin at the proxy.
-    Pass { responder: Responder, resource: Vec<u8>, prefix: String },
+    Pass { responder: Responder, resource: Vec<u8>, prefix: String, entry: Entry },
     /// The response is the first response of an observation. OSCORE protects the registration of this observation.
     Relay(Relay),
 }
 
-/// The way of jobs to the task that executes them. Clones refer to the same task.
+/// The channel to the task that executes jobs. Clones refer to the same task.
 #[derive(Clone, Default)]
 pub(super) struct Jobs(Arc<Mutex<Option<mpsc::UnboundedSender<Job>>>>);
 
@@ -63,25 +64,44 @@ impl Jobs {
     /// before the first job, and after the server of the task has ended.
     pub(super) fn send(&self, shared: &Arc<Shared>, job: Job) {
         let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let unsent = match &*jobs {
-            Some(jobs) => jobs.send(job).err().map(|SendError(job)| job),
-            None => Some(job),
+        let (to_task, received) = match jobs.take() {
+            Some(to_task) => (to_task, None),
+            None => {
+                let (to_task, received) = mpsc::unbounded_channel();
+                (to_task, Some(Received { jobs: received, sender: Arc::downgrade(&self.0) }))
+            }
         };
-        if let Some(job) = unsent {
-            let (to_task, received) = mpsc::unbounded_channel();
-            // The receiver exists.
-            let _ = to_task.send(job);
+        // The receiver exists: see the drop of `Received`.
+        let _ = to_task.send(job);
+        *jobs = Some(to_task);
+        drop(jobs);
+        if let Some(received) = received {
             tokio::spawn(run(shared.clone(), received));
-            *jobs = Some(to_task);
         }
     }
 }
 
-/// Passes the jobs to workers until all senders of jobs are dropped.
-async fn run(shared: Arc<Shared>, mut jobs: mpsc::UnboundedReceiver<Job>) {
+/// The jobs that the task receives.
+struct Received {
+    jobs: mpsc::UnboundedReceiver<Job>,
+    /// The sender of these jobs.
+    sender: Weak<Mutex<Option<mpsc::UnboundedSender<Job>>>>,
+}
+
+impl Drop for Received {
+    /// Removes the sender before the receiver is dropped, so that no job is sent to a task that has ended.
+    fn drop(&mut self) {
+        if let Some(sender) = self.sender.upgrade() {
+            sender.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+    }
+}
+
+/// Passes the jobs to workers until all senders of jobs are dropped, or until the server of the task ends.
+async fn run(shared: Arc<Shared>, mut received: Received) {
     let workers =
         Arc::new(Workers { pool: Pool::new(&shared.config), shared, queue: Mutex::default(), arrived: Notify::new() });
-    while let Some(job) = jobs.recv().await {
+    while let Some(job) = received.jobs.recv().await {
         workers.give(job);
     }
     workers.queue().is_over = true;
@@ -151,19 +171,19 @@ impl Job {
         let Self { origin, upstream, purpose } = self;
         // A worker has the memory for its largest future, so the rare futures are in boxes.
         match purpose {
-            Purpose::Fetch { id, key, resource, owner } => {
-                fetch(shared, pool, (&origin, upstream), (id, &key, resource), owner).await;
+            Purpose::Fetch { id, key, resource, owner, entry } => {
+                fetch(shared, pool, (&origin, upstream), (id, &key, resource), (owner, entry)).await;
             }
-            Purpose::Watch { key, resource, owner, observers } => {
-                Box::pin(watch(shared, pool, (&origin, &upstream), (&key, resource), owner, &observers)).await;
+            Purpose::Watch { key, resource, owner, observers, entry } => {
+                Box::pin(watch(shared, pool, (&origin, &upstream), (&key, resource), (owner, entry), &observers)).await;
             }
-            Purpose::Pass { responder, resource, prefix } => {
-                pass(shared, pool, (&origin, &upstream), responder, (&resource, &prefix)).await;
+            Purpose::Pass { responder, resource, prefix, entry } => {
+                pass(shared, pool, (&origin, &upstream), (responder, entry), (&resource, &prefix)).await;
             }
             Purpose::Relay(relay) => {
                 let relayed = Box::pin(relay.run(shared, pool, (&origin, &upstream), LONGEST)).await;
-                for Cancellation { upstream, responder } in relayed {
-                    pass(shared, pool, (&origin, &upstream), responder, (&[], "")).await;
+                for Cancellation { upstream, responder, entry } in relayed {
+                    pass(shared, pool, (&origin, &upstream), (responder, entry), (&[], "")).await;
                 }
             }
         }
@@ -175,13 +195,14 @@ async fn pass(
     shared: &Shared,
     pool: &Pool,
     (origin, upstream): (&Origin, &Upstream),
-    responder: Responder,
+    (responder, entry): (Responder, Entry),
     (resource, prefix): (&[u8], &str),
 ) {
     let answered = ask(shared, pool, origin, upstream).await;
     let code = answered.as_ref().map_or_else(|failed| failed.code, Answer::code);
     let changed = cache::changes(upstream.method, code).then_some(resource);
     shared.state().end_apart(changed, answered.is_err());
+    entry.removed();
     responder.send(match answered {
         Ok(answer) => answer.reply(&[], prefix),
         Err(failed) => failed.reply(),
@@ -195,7 +216,7 @@ async fn fetch(
     pool: &Pool,
     (origin, mut upstream): (&Origin, Upstream),
     (id, key, resource): (u64, &[u8], usize),
-    owner: Owner,
+    (owner, entry): (Owner, Entry),
 ) {
     let mut answered = ask(shared, pool, origin, &upstream).await;
     if let Ok(valid) = &answered
@@ -204,6 +225,7 @@ async fn fetch(
     {
         let revalidated = shared.state().revalidate(clock::now(), id, (key, resource), owner, (&etag, valid));
         if let Some((answer, waiters)) = revalidated {
+            entry.removed();
             waiters.into_iter().for_each(|waiter| waiter.responder.send(answer.reply(&waiter.known, "")));
             return;
         }
@@ -215,6 +237,7 @@ async fn fetch(
         answered = Err(Failed { code: Code::BAD_GATEWAY, cause });
     }
     let waiters = shared.state().end(clock::now(), id, (key, resource), owner, answered.as_ref().ok());
+    entry.removed();
     for Waiter { responder, known } in waiters {
         responder.send(match &answered {
             Ok(answer) => answer.reply(&known, ""),
@@ -230,7 +253,7 @@ async fn watch(
     pool: &Pool,
     (origin, upstream): (&Origin, &Upstream),
     (key, resource): (&[u8], usize),
-    owner: Owner,
+    (owner, entry): (Owner, Entry),
     (path, notifier): &(String, Notifier),
 ) {
     let failed = loop {
@@ -249,6 +272,7 @@ async fn watch(
         break Some(Failed { code, cause });
     };
     let waiters = shared.state().end_watch(key);
+    entry.removed();
     let failed =
         failed.unwrap_or_else(|| Failed { code: Code::GATEWAY_TIMEOUT, cause: "it is observed no more".to_owned() });
     waiters.into_iter().for_each(|waiter| waiter.responder.send(failed.reply()));

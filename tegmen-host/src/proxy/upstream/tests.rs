@@ -1,4 +1,5 @@
 use super::*;
+use crate::proxy::entry::Kind;
 use crate::proxy::{Proxy, ProxyConfig, Route};
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ async fn a_protected_observation_forgets_the_session_with_an_origin_that_does_no
         let world = world().await;
         let (_cancel, cancellations) = mpsc::unbounded_channel();
         let (key, path, notifier) = ((*b"key").into(), "path".to_owned(), world.notifier.clone());
-        let relay = Relay { key, cancellations, path, notifier };
+        let relay = Relay { key, entry: Entry::new(&world.shared, Kind::Removed), cancellations, path, notifier };
         relay.run(&world.shared, &world.pool, (&world.origin, &world.upstream), longest).await;
         assert!(!world.pool.has(&world.origin), "{longest:?}");
     }
