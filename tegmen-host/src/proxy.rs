@@ -159,7 +159,7 @@ impl Proxy {
         let hops = cache::hops(message, self.shared.config.hop_limit)?;
         let resource = write_key(&mut self.key, route, message);
         if !cache::is_cacheable(message) {
-            return match self.relay(route, message, hops, request, response) {
+            return match self.relay(route, message, (hops, resource), request, response) {
                 Some(answered) => answered,
                 None => self.pass(route, message, (hops, resource), request, response),
             };
@@ -255,7 +255,7 @@ impl Proxy {
         &self,
         route: &Route<'_>,
         message: &MessageRef<'_>,
-        hops: Option<u8>,
+        (hops, resource): (Option<u8>, usize),
         request: &Request<'_>,
         response: &mut Response<'_, '_>,
     ) -> Option<Result<(), Code>> {
@@ -268,8 +268,8 @@ impl Proxy {
         let from = (Client::new(remote, request.identity()), Token::new(message.token()));
         let upstream = Upstream::new(message, route, hops?, None);
         match observe {
-            REGISTER => self.register(from, (route, upstream), request, response),
-            DEREGISTER => self.deregister(from, upstream, request, response),
+            REGISTER => self.register(from, (route, upstream, resource), request, response),
+            DEREGISTER => self.deregister(from, (upstream, self.key.get(..resource)?), request, response),
             _ => None,
         }
     }
@@ -290,7 +290,7 @@ impl Proxy {
     fn register(
         &self,
         (client, token): (Client, Token),
-        (route, upstream): (&Route<'_>, Upstream),
+        (route, upstream, resource): (&Route<'_>, Upstream, usize),
         request: &Request<'_>,
         response: &mut Response<'_, '_>,
     ) -> Option<Result<(), Code>> {
@@ -307,7 +307,8 @@ impl Proxy {
             return Some(refuse(request, response, "the client, or the proxy, has as many observations as it may"));
         }
         response.observable();
-        let registration = state.protected.register(&self.key, (client, token, owner), request.defer(response));
+        let of = (resource, request.defer(response));
+        let registration = state.protected.register(&self.key, (client, token, owner), of);
         drop(state);
         match registration {
             Registration::Joined => {}
@@ -327,12 +328,12 @@ impl Proxy {
     fn deregister(
         &self,
         (client, token): (Client, Token),
-        upstream: Upstream,
+        (upstream, resource): (Upstream, &[u8]),
         request: &Request<'_>,
         response: &mut Response<'_, '_>,
     ) -> Option<Result<(), Code>> {
         let mut state = self.shared.state();
-        if !state.protected.has(client, &token) {
+        if !state.protected.has(client, &token, resource) {
             return None;
         }
         if !state.begin_apart() {
@@ -340,7 +341,7 @@ impl Proxy {
         }
         let cancellation =
             Cancellation { upstream, responder: request.defer(response), entry: self.entry(Kind::Apart) };
-        let unsent = state.protected.cancel(client, &token, cancellation);
+        let unsent = state.protected.cancel((client, &token), resource, cancellation);
         drop(state);
         drop(unsent);
         Some(Ok(()))

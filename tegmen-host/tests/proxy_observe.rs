@@ -475,6 +475,19 @@ async fn the_request_that_ends_an_observation_reaches_the_origin_with_the_token_
 }
 
 #[tokio::test]
+async fn a_request_that_ends_an_observation_at_another_origin_goes_to_that_origin() {
+    let (world, [first, second]) = (World::new("another"), [Arc::default(), Arc::default()]);
+    let (origin, another) = (keyless(&first), keyless(&second));
+    let mut client = Raw::new(&world.server);
+    client.observe(origin, b"t", &[], b"registers");
+    let ended = client.observe(another, b"t", &[1], b"ends");
+    assert_eq!((ended.observes, ended.payload), (false, vec![1]));
+    assert_eq!([first.lock().unwrap().len(), second.lock().unwrap().len()], [1, 1]);
+    assert_eq!(second.lock().unwrap()[0].0, None);
+    assert_eq!(world.proxy.counts().observations, 1);
+}
+
+#[tokio::test]
 async fn a_registration_again_replaces_the_one_before() {
     let (world, asked) = (World::new("again"), Arc::default());
     let origin = keyless(&asked);

@@ -62,6 +62,8 @@ struct Watch {
     client: Client,
     token: Token,
     owner: Owner,
+    /// The length in bytes of the first part of the cache key, which names the resource.
+    resource: usize,
     /// The responders with which the proxy answers the registration and its repetitions when the first response of the
     /// origin arrives.
     waiters: Vec<Responder>,
@@ -116,12 +118,12 @@ impl Protected {
 
     /// Takes a registration that is not a replay, and for which there is space. The registration replaces an
     /// observation of the same client with the same token (RFC 7641, section 4.1), if the first response of that
-    /// observation has come.
+    /// observation has come. `resource` is the length in bytes of the part of the key that names the resource.
     pub(super) fn register(
         &mut self,
         key: &[u8],
         (client, token, owner): (Client, Token, Owner),
-        responder: Responder,
+        (resource, responder): (usize, Responder),
     ) -> Registration {
         if let Some(watch) = self.watches.get_mut(key) {
             return match &watch.newest {
@@ -135,21 +137,34 @@ impl Protected {
         self.watches.retain(|_, watch| watch.newest.is_none() || !watch.is_of(client, &token));
         let (cancellations, received) = mpsc::unbounded_channel();
         let key: Arc<[u8]> = key.into();
-        let watch = Watch { client, token, owner, waiters: vec![responder], newest: None, cancellations };
+        let watch = Watch { client, token, owner, resource, waiters: vec![responder], newest: None, cancellations };
         self.watches.insert(key.clone(), watch);
         Registration::Begins(key, received)
     }
 
-    /// True if this client has an observation that it registered with this token.
-    pub(super) fn has(&self, client: Client, token: &Token) -> bool {
-        self.watches.values().any(|watch| watch.is_of(client, token))
+    /// True if this client has an observation of this resource that it registered with this token. `resource` is the
+    /// first part of a cache key.
+    pub(super) fn has(&self, client: Client, token: &Token, resource: &[u8]) -> bool {
+        self.find(client, token, resource).is_some()
+    }
+
+    fn find(&self, client: Client, token: &Token, resource: &[u8]) -> Option<&Watch> {
+        let is_it = |(key, watch): &(&Arc<[u8]>, &Watch)| {
+            watch.is_of(client, token) && key.get(..watch.resource) == Some(resource)
+        };
+        self.watches.iter().find(is_it).map(|(_, watch)| watch)
     }
 
     /// Passes a cancellation to the observation that [`Self::has`] finds. Returns the cancellation if the client
     /// has no such observation. If the caller drops it, after it has unlocked the state, the client receives 5.00.
     #[must_use = "the drop of a cancellation locks the state"]
-    pub(super) fn cancel(&self, client: Client, token: &Token, cancellation: Cancellation) -> Option<Cancellation> {
-        match self.watches.values().find(|watch| watch.is_of(client, token)) {
+    pub(super) fn cancel(
+        &self,
+        (client, token): (Client, &Token),
+        resource: &[u8],
+        cancellation: Cancellation,
+    ) -> Option<Cancellation> {
+        match self.find(client, token, resource) {
             // The task receives until it has taken the observation out of the table.
             Some(watch) => watch.cancellations.send(cancellation).err().map(|SendError(unsent)| unsent),
             None => Some(cancellation),
