@@ -7,14 +7,14 @@ use crate::group::Group;
 #[cfg(target_os = "linux")]
 use nix::sys::socket::{
     setsockopt,
-    sockopt::{Ipv4PacketInfo, Ipv6RecvPacketInfo, ReceiveTimestampns},
+    sockopt::{Ipv4PacketInfo, Ipv6DontFrag, Ipv6RecvPacketInfo, ReceiveTimestampns},
 };
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 #[cfg(target_os = "linux")]
 use rustix::net::{
     MMsgHdr, SendAncillaryBuffer, SendFlags,
     addr::SocketAddrArg,
-    sockopt::{self, Ipv4PathMtuDiscovery},
+    sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery},
 };
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket as Socket2, Type};
 use std::future::poll_fn;
@@ -228,18 +228,24 @@ impl Socket {
         let local = io.local_addr()?;
         #[cfg(target_os = "linux")]
         {
-            // The first line of this function asks for probes of the path, which ignore its MTU.
+            // `UdpSocketState::new` asks for probes of the path, which ignore its MTU, and forbids fragments.
             sockopt::set_ip_mtu_discover(&io, Ipv4PathMtuDiscovery::DO)?;
+            if local.is_ipv6() {
+                // An IPv6 packet without fragments has no identification, so fragments can be permitted at any time.
+                sockopt::set_ipv6_mtu_discover(&io, Ipv6PathMtuDiscovery::WANT)?;
+                setsockopt(&io, Ipv6DontFrag, &false)?;
+            }
             report_less(&io, in_group.is_none() && local.ip().is_unspecified())?;
         }
         Ok(Self { io: Watched::new(io)?, state, local, in_group })
     }
 
-    /// Calls `send`, which sends datagrams through this socket. If the first of them is longer than the path permits,
-    /// calls `send` again while the system may send datagrams in fragments.
+    /// Calls `send`, which sends datagrams through this socket. If the first of them is longer than its IPv4 path
+    /// permits, calls `send` again while the system may send IPv4 datagrams in fragments. The system may always send
+    /// IPv6 datagrams in fragments.
     ///
-    /// At other times the system must not use fragments, because it would then draw an identification for each datagram
-    /// (RFC 6864, section 4.1).
+    /// At other times the system must not use fragments over IPv4, because it would then draw an identification for
+    /// each datagram (RFC 6864, section 4.1).
     fn sending<T>(&self, send: impl Fn() -> io::Result<T>) -> io::Result<T> {
         let sent = self.io.try_write(&send);
         #[cfg(target_os = "linux")]
@@ -339,8 +345,9 @@ impl Socket {
 /// asks for and nobody reads. Without `with_destination`, the system does not report the destination address either.
 #[cfg(target_os = "linux")]
 fn report_less(io: &std::net::UdpSocket, with_destination: bool) -> io::Result<()> {
-    setsockopt(io, ReceiveTimestampns, &false)?;
-    sockopt::set_ip_recvtos(io, false)?;
+    // A system that does not know these two options reports nothing.
+    let _ = setsockopt(io, ReceiveTimestampns, &false);
+    let _ = sockopt::set_ip_recvtos(io, false);
     let is_ipv4 = io.local_addr()?.is_ipv4();
     if !is_ipv4 {
         sockopt::set_ipv6_recvtclass(io, false)?;
@@ -522,15 +529,18 @@ impl Outbox {
             let most = socket.state.max_gso_segments().min(fit).max(1);
             self.gather(first, most, &mut all_end, &mut after);
         }
-        let contents = self.storage.get(start..all_end).unwrap_or(&[]);
-        let transmit = Transmit {
-            destination: path.remote.into(),
-            ecn: None,
-            contents,
-            segment_size: (after > first + 1).then_some(size),
-            src_ip: chosen.then_some(from),
+        let send = |end, segment_size| {
+            let contents = self.storage.get(start..end).unwrap_or(&[]);
+            let src_ip = chosen.then_some(from);
+            let transmit = Transmit { destination: path.remote.into(), ecn: None, contents, segment_size, src_ip };
+            socket.sending(|| socket.state.try_send(socket.io.socket().into(), &transmit))
         };
-        let sent = socket.sending(|| socket.state.try_send(socket.io.socket().into(), &transmit));
+        let sent = send(all_end, (after > first + 1).then_some(size));
+        #[cfg(target_os = "linux")]
+        if after > first + 1 && sent.as_ref().is_err_and(|error| error.raw_os_error() == Some(TOO_LONG)) {
+            // The system sends no segments in fragments, so the datagrams go one by one.
+            return send(end, None).map(|()| 1).map_err(|error| (error, 1));
+        }
         sent.map(|()| after - first).map_err(|error| (error, after - first))
     }
 

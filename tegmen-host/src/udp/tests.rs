@@ -83,7 +83,7 @@ async fn a_batch_that_is_not_full_is_followed_by_what_comes_later() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn only_a_datagram_that_is_too_long_for_its_path_is_sent_in_fragments() {
-    use rustix::net::sockopt::{Ipv4PathMtuDiscovery, ip_mtu_discover};
+    use rustix::net::sockopt::ip_mtu_discover;
     for address in ["127.0.0.1:0", "[::]:0"] {
         let socket = Socket::bind(address.parse().unwrap(), false).unwrap();
         let discovery = || ip_mtu_discover(socket.io.socket()).unwrap();
@@ -96,6 +96,24 @@ async fn only_a_datagram_that_is_too_long_for_its_path_is_sent_in_fragments() {
         assert_eq!(discovery(), Ipv4PathMtuDiscovery::DO);
         let refused = socket.sending(|| Err::<(), _>(ErrorKind::InvalidInput.into()));
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_datagram_that_is_too_long_for_its_ipv6_path_arrives_in_fragments() {
+    // The loopback interface has an MTU of 65536 bytes, and a packet with this payload has 65575 bytes.
+    let datagram = vec![7; 65_527];
+    for address in ["[::1]:0", "[::]:0"] {
+        let Ok(socket) = Socket::bind(address.parse().unwrap(), false) else {
+            return; // no IPv6 here
+        };
+        let receiver = std::net::UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
+        receiver.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        let local = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), socket.local().port());
+        socket.try_send(&path(local, receiver.local_addr().unwrap()), &datagram).unwrap();
+        let mut buffer = vec![0; 65_536];
+        assert_eq!(receiver.recv_from(&mut buffer).unwrap(), (datagram.len(), local), "{address}");
     }
 }
 
@@ -138,6 +156,8 @@ async fn a_datagram_that_the_system_refuses_is_reported_and_those_around_it_arri
     for (path, datagram) in [(to, b"one"), (nowhere, b"two"), (to, b"six")] {
         outbox.push(path, datagram);
     }
+    #[cfg(not(unix))]
+    poll_fn(|cx| socket.poll_writable(cx)).await.unwrap();
     let mut refused = Vec::new();
     outbox.send_now(|_| Some(&socket), |path, datagram, error| refused.push((*path, datagram.to_vec(), error.kind())));
     assert_eq!(refused, [(nowhere, b"two".to_vec(), ErrorKind::InvalidInput)]);
