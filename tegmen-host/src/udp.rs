@@ -287,6 +287,11 @@ impl Socket {
         self.io.poll_writable(cx)
     }
 
+    /// Ends the wait of a task that called [`Self::poll_writable`], and has sent its datagrams without the answer.
+    pub(crate) fn end_wait(&self) {
+        self.io.end_wait();
+    }
+
     /// Sends one datagram without waiting, from the local address of `path`.
     ///
     /// # Errors

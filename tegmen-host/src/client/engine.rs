@@ -356,6 +356,9 @@ impl Engine {
     /// Sends the datagrams that the system could not accept earlier. Returns the path of the first datagram that the
     /// system still cannot accept; `None` if all were sent.
     pub(super) fn send_unsent(&mut self) -> Option<Path> {
+        if self.io.unsent.is_empty() {
+            return None;
+        }
         while let Some((path, datagram)) = self.io.unsent.pop_front() {
             let port = self.io.ports.iter().find(|port| port.has(&path));
             match port.map_or(Ok(()), |port| port.try_send(&path, &datagram)) {
@@ -367,6 +370,7 @@ impl Engine {
                 Ok(()) => {}
             }
         }
+        self.io.ports.iter().for_each(Port::end_wait);
         None
     }
 }

@@ -89,6 +89,13 @@ impl Port {
         }
     }
 
+    /// Ends the wait of [`Self::poll_send_ready`].
+    pub(super) fn end_wait(&self) {
+        if let Self::Open(socket) = self {
+            socket.end_wait();
+        }
+    }
+
     /// Returns the maximum packet length of the path in bytes, if the system knows it.
     pub(super) fn known_mtu(&self) -> Option<u32> {
         #[cfg(target_os = "linux")]

@@ -8,19 +8,35 @@ use std::net::UdpSocket;
 use std::task::{Context, Poll};
 #[cfg(unix)]
 use std::{
+    future::Future as _,
     os::fd::{AsFd as _, AsRawFd, OwnedFd},
-    sync::{Mutex, PoisonError},
+    pin::Pin,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 use tokio::io::Interest;
 #[cfg(unix)]
-use tokio::io::unix::AsyncFd;
+use tokio::{io::unix::AsyncFd, time::Sleep};
+
+/// The time until the next attempt to send, if the system cannot report when the socket is writable.
+#[cfg(unix)]
+const TRIES_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// A UDP socket of the runtime in which it was made.
 #[cfg(unix)]
 pub(super) struct Watched {
     io: AsyncFd<UdpSocket>,
-    /// A second descriptor of the socket, while a task waits until the socket is writable.
-    writable: Mutex<Option<AsyncFd<OwnedFd>>>,
+    /// The wait of a task until the socket is writable; `None` if no task waits.
+    wait: Mutex<Option<Wait>>,
+}
+
+/// The wait until a socket is writable.
+#[cfg(unix)]
+enum Wait {
+    /// The system reports through this second descriptor of the socket that the socket is writable.
+    Reported(AsyncFd<OwnedFd>),
+    /// The process has no descriptor left, so the task tries again when this timer ends.
+    Timed(Pin<Box<Sleep>>),
 }
 
 #[cfg(unix)]
@@ -30,7 +46,7 @@ impl Watched {
     /// # Errors
     /// The error of the system.
     pub(super) fn new(socket: UdpSocket) -> io::Result<Self> {
-        Ok(Self { io: watch(socket, Interest::READABLE)?, writable: Mutex::default() })
+        Ok(Self { io: watch(socket, Interest::READABLE)?, wait: Mutex::default() })
     }
 
     pub(super) fn socket(&self) -> &UdpSocket {
@@ -54,16 +70,33 @@ impl Watched {
     }
 
     pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut writable = self.writable.lock().unwrap_or_else(PoisonError::into_inner);
-        let watched = match writable.take() {
-            Some(watched) => watched,
-            None => watch(self.socket().as_fd().try_clone_to_owned()?, Interest::WRITABLE)?,
+        let mut wait = self.wait();
+        let mut waits = wait.take().unwrap_or_else(|| self.begin_wait());
+        let ready = match &mut waits {
+            Wait::Reported(watched) => watched.poll_write_ready(cx).map_ok(drop),
+            Wait::Timed(timer) => timer.as_mut().poll(cx).map(Ok),
         };
-        let ready = watched.poll_write_ready(cx).map_ok(drop);
         if ready.is_pending() {
-            *writable = Some(watched);
+            *wait = Some(waits);
         }
         ready
+    }
+
+    /// Ends the wait of [`Self::poll_writable`]. During the wait the system reports each sent datagram.
+    pub(super) fn end_wait(&self) {
+        self.wait().take();
+    }
+
+    fn wait(&self) -> MutexGuard<'_, Option<Wait>> {
+        self.wait.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin_wait(&self) -> Wait {
+        let second = self.socket().as_fd().try_clone_to_owned();
+        match second.and_then(|second| watch(second, Interest::WRITABLE)) {
+            Ok(watched) => Wait::Reported(watched),
+            Err(_) => Wait::Timed(Box::pin(tokio::time::sleep(TRIES_AGAIN_AFTER))),
+        }
     }
 }
 
@@ -112,4 +145,8 @@ impl Watched {
     pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.poll_send_ready(cx)
     }
+
+    /// Ends the wait of [`Self::poll_writable`].
+    #[expect(clippy::unused_self, reason = "other systems need the socket")]
+    pub(super) const fn end_wait(&self) {}
 }
