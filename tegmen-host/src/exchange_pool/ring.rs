@@ -53,7 +53,8 @@ impl Header {
 
 /// The segments of a pool.
 pub(super) struct Segments {
-    /// The memory of the segments, [`BLOCK`] segments in each element.
+    /// The memory of the segments, [`BLOCK`] segments in each element. The last element has fewer segments if `limit`
+    /// is not a multiple of [`BLOCK`].
     blocks: Vec<Box<[u8]>>,
     /// The number of segments that were used at least once.
     used: usize,
@@ -81,7 +82,7 @@ impl Segments {
             return None;
         }
         if number == self.blocks.len() * BLOCK {
-            self.blocks.push(vec![0; BLOCK * SEGMENT].into());
+            self.blocks.push(vec![0; BLOCK.min(self.limit - number) * SEGMENT].into());
         }
         self.used += 1;
         Some(number as u32)
@@ -112,7 +113,7 @@ impl Segments {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        self.blocks.len() * BLOCK * SEGMENT
+        self.blocks.iter().map(|block| block.len()).sum::<usize>()
             + self.blocks.capacity() * size_of::<Box<[u8]>>()
             + self.free.capacity() * size_of::<u32>()
     }

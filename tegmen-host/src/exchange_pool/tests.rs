@@ -319,3 +319,11 @@ fn messages_that_wait_take_no_more_than_they_may() {
     assert_eq!(open(&mut pool, &mut peer, 100, &[0; 200]), Ok(()));
     assert_eq!(open(&mut pool, &mut peer, 101, &[0; 70_000]), Err(Busy::TooLong));
 }
+
+#[test]
+fn the_segments_take_no_more_memory_than_their_limit() {
+    let (mut segments, mut ring) = (Segments::new(20), Ring::default());
+    while ring.extend(&mut segments) {}
+    assert_eq!(ring.segments(), 20);
+    assert!((20 * SEGMENT..21 * SEGMENT).contains(&segments.heap_bytes()), "{}", segments.heap_bytes());
+}
