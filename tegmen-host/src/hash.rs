@@ -1,9 +1,10 @@
-//! Hashes under secret keys, so that an attacker cannot choose values that collide. For short values they take a few
-//! multiplications, and a fraction of the time of the hash of the standard library.
+//! Hashes under secret keys: who does not know the keys cannot predict which values collide. For short values they take
+//! a few multiplications, and a fraction of the time of the hash of the standard library.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// The secret keys of hashes. Each value made by [`Self::default`] has other keys. They are also the hasher of a map.
+/// The secret keys of hashes. Each value made by [`Self::default`] has other keys. A `Keys` is also the
+/// [`BuildHasher`] of a map.
 #[derive(Clone)]
 pub(crate) struct Keys([u64; 4]);
 

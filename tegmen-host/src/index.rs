@@ -1,14 +1,15 @@
 //! An index of the entries of a table: of peers by path or by connection id, of the replies in an exchange pool, or of
-//! session identities. The index is
-//! one array with open addressing. So a lookup among a million entries waits for memory only once before it reads the
-//! entry. The hash maps of libraries first read their control bytes, and so wait twice.
+//! session identities. The index is one array with open addressing. So a lookup among a million entries waits for
+//! memory only once before it reads the entry. The hash maps of libraries first read their control bytes, and so wait
+//! twice.
 
 use crate::hash::fold;
 use std::hash::{BuildHasher, RandomState};
 use tegmen::address::Path;
 use tegmen_accel::prefetch;
 
-/// A map from the [`Tag`] of a path, a connection id, a reply or a session identity to the position of an entry in a table.
+/// A map from the [`Tag`] of a path, a connection id, a reply or a session identity to the position of an entry in a
+/// table.
 pub struct Index {
     /// The slots of the hash table. An empty slot is zero. Any other slot contains a [`Tag`], and the position of the
     /// entry with this tag in its table, plus one.
@@ -17,12 +18,13 @@ pub struct Index {
     keys: [u64; 6],
 }
 
-/// A hash under secret keys, so that an attacker cannot choose paths that collide.
+/// A hash under secret keys of a path, a connection id, a reply or a session identity. Who does not know the keys cannot
+/// predict which of these values collide.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tag(u32);
 
 impl Tag {
-    /// Returns the tag for a hash of 64 bits.
+    /// Returns the tag for a hash of 64 bits, which the caller makes under secret keys.
     pub const fn of(hash: u64) -> Self {
         Self((hash >> 32) as u32)
     }

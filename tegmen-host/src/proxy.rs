@@ -181,7 +181,7 @@ impl Proxy {
             Found::Stale { .. } | Found::Nothing => false,
         };
         if is_short && message.option(OptionNumber::OBSERVE).is_none() {
-            request.is_cheap();
+            request.mark_cheap();
         }
         let etag = match found {
             Found::Fresh { response: stored, max_age } => return write_stored(&stored, max_age, response),

@@ -115,8 +115,9 @@ pub struct ServerCoap {
     /// checks this time once a second. Choose less than EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2), because
     /// clients do not wait longer for a response.
     pub response_timeout: Duration,
-    /// Number of requests that one peer may make in a second. Further requests are answered with 4.29 (RFC 8516). 0
-    /// sets no limit.
+    /// Number of requests that one peer may make in a second. Further requests are answered with 4.29 (RFC 8516). A
+    /// repeated request counts only if the server keeps no reply to it: see [`Self::max_exchange_bytes`]. 0 sets no
+    /// limit.
     pub requests_per_second: u32,
     /// True if a client without DTLS has to prove its address with an Echo option (RFC 9175, section 2.4). Before this
     /// proof the server executes only requests that change nothing, such as GET, and sends no response that is more
@@ -135,10 +136,11 @@ pub struct ServerCoap {
     pub max_bodies: usize,
     /// Maximum number of bytes in memory for the exchanges of all peers and shards together. Three quarters are for
     /// replies: for EXCHANGE_LIFETIME (247 s; RFC 7252, section 4.8.2) a repeated request gets the same reply, and is
-    /// not executed again. One quarter is for messages that wait for an acknowledgement. An index takes up to 22
-    /// additional bytes for each reply. The default is enough for 1,000,000 sessions that each make one request in 247
-    /// seconds, with replies of up to 180 bytes. If replies to requests that must not be executed twice take all bytes,
-    /// further requests of this kind are answered with 5.03. Other requests are still served.
+    /// not executed again. Only for a response from the cache of a proxy the server keeps no reply: it searches the
+    /// cache again. One quarter is for messages that wait for an acknowledgement. An index takes up to 22 additional
+    /// bytes for each reply. The default is enough for 1,000,000 sessions that each make one request in 247 seconds,
+    /// with replies of up to 180 bytes. If replies to requests that must not be executed twice take all bytes, further
+    /// requests of this kind are answered with 5.03. Other requests are still served.
     pub max_exchange_bytes: usize,
     /// Number of peers without DTLS whose CoAP state (exchanges and observations) is kept, for all shards together.
     /// When there are twice this number of such peers, the server forgets half of them. It forgets the peers without

@@ -95,9 +95,9 @@ impl Request<'_> {
         Responder::new(number, commands)
     }
 
-    /// Tells the server that it is cheap to answer this request. If the request has a safe method and no protection by
-    /// OSCORE, the server keeps no copy of the response, and a repeated request comes to the application again.
-    pub(crate) fn is_cheap(&self) {
+    /// Marks this request as one that is cheap to answer. If the request has a safe method and no protection by OSCORE,
+    /// the server keeps no copy of the response, and a repeated request comes to the application again.
+    pub(crate) fn mark_cheap(&self) {
         self.exchange.is_cheap.set(true);
     }
 

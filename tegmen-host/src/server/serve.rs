@@ -403,7 +403,7 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
         // A request that is undecided may be executed later.
         let is_open = answer == Answer::Deferred;
         match repeat {
-            Repeat::Safe if self.resources.is_cheap.take() => Repeat::Cheap,
+            Repeat::Safe if !is_protected && self.resources.is_cheap.take() => Repeat::Cheap,
             _ if executed.is_some() || is_protected || is_open => repeat,
             _ => Repeat::Safe,
         }
