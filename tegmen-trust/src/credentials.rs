@@ -300,8 +300,9 @@ impl Credentials {
     /// the same identity is another peer. `key` is `None` if the identity has another key in each session, or if the
     /// key is not known.
     ///
-    /// The number is not removed for 5 minutes, and while a session [holds](Self::hold) it. After that it is removed when
-    /// 16,384 other identities of key stores have ended their last sessions. A ticket of a removed identity is refused.
+    /// The number is not removed for 5 minutes, and while a session [holds](Self::hold) it. After that the number of an
+    /// identity that had no session is removed. The number of another identity is removed when 16,384 other identities
+    /// of key stores have ended their last sessions after it. A ticket of a removed identity is refused.
     pub fn learn_stored(&self, identity: &str, key: Option<&[u8]>, allow: Option<&[String]>) -> Principal {
         self.write(|shared| {
             let principal = shared.principals.store(key.map(fingerprint), identity, Instant::now());

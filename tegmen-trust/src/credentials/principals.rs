@@ -5,7 +5,8 @@
 //! the operator limits the count of these numbers. A peer that proves itself with a certificate or a raw public key has
 //! its number from its handshake to the end of its last session. This is also true for a peer whose session a delegation
 //! server opened in the name of a device. A peer whose key comes from a [`KeyStore`](super::KeyStore) keeps its number
-//! after its last session, because it may resume the session. Only the last [`MAX_UNUSED`] such peers keep it.
+//! after its last session, because it may resume the session. Only the last [`MAX_UNUSED`] such peers keep it. A peer
+//! that never had a session loses its number when its handshake counts as failed.
 
 use super::Shared;
 use super::file::Allow;
@@ -19,7 +20,8 @@ use tegmen::identity::Principal;
 /// Time after which a handshake that led to no session counts as failed.
 const HANDSHAKE: Duration = Duration::from_secs(300);
 
-/// Maximum number of peers without a session and a handshake that proved a key of a [`KeyStore`](super::KeyStore).
+/// Maximum number of peers that had a session with a key of a [`KeyStore`](super::KeyStore), and that have neither a
+/// session nor a handshake now.
 const MAX_UNUSED: usize = 1 << 14;
 
 /// The kind of proof of a peer.
@@ -98,6 +100,8 @@ struct Numbered {
     /// The rights of a peer whose rights are not in the file: a peer whose key comes from a
     /// [`KeyStore`](super::KeyStore), or an OSCORE context.
     learned: Option<Allow>,
+    /// True if the peer had a session, so that it may resume this session.
+    had_session: bool,
     /// The key of this peer in [`Principals::unused`].
     unused: Option<u64>,
 }
@@ -115,8 +119,8 @@ pub(super) struct Principals {
     /// For each identity whose key came from a [`KeyStore`](super::KeyStore), the number of the peer that proved the
     /// last key of this identity.
     stored: HashMap<String, u32>,
-    /// The numbers of the peers whose key came from a [`KeyStore`](super::KeyStore), and which have neither a session
-    /// nor a handshake, at most [`MAX_UNUSED`]. The keys of the map are in the order in which the last sessions ended.
+    /// The numbers of the peers that had a session with a key of a [`KeyStore`](super::KeyStore), and that have neither
+    /// a session nor a handshake now, at most [`MAX_UNUSED`]. The keys of the map are in the order in which the last sessions ended.
     unused: BTreeMap<u64, u32>,
     /// The next key of `unused`.
     ended: u64,
@@ -144,8 +148,8 @@ impl Principals {
         let number = self.next;
         self.next = number.wrapping_add(1);
         self.numbers.insert(who.clone(), number);
-        let numbered = Numbered { who, lease: Weak::new(), handshake: None, end: None, learned: None, unused: None };
-        self.all.insert(number, numbered);
+        let (lease, handshake, end, learned, had_session, unused) = (Weak::new(), None, None, None, false, None);
+        self.all.insert(number, Numbered { who, lease, handshake, end, learned, had_session, unused });
         number
     }
 
@@ -215,6 +219,7 @@ impl Principals {
         self.set_handshake(principal.0, None);
         self.use_again(principal.0);
         let numbered = self.all.get_mut(&principal.0).filter(|numbered| numbered.who.proof.is_of_sessions())?;
+        numbered.had_session = true;
         let lease = numbered.lease.upgrade().unwrap_or_else(|| {
             let lease = Arc::new(Lease { shared: Arc::clone(shared), number: principal.0 });
             numbered.lease = Arc::downgrade(&lease);
@@ -264,12 +269,12 @@ impl Principals {
         self.handshakes.extend(begun.map(|begun| (begun, number)));
     }
 
-    /// Removes a peer if it has neither a session nor a handshake. A peer that may resume a session with a key of a
-    /// [`KeyStore`](super::KeyStore) is removed later, when too many such peers exist.
+    /// Removes a peer if it has neither a session nor a handshake. A peer that had a session with a key of a
+    /// [`KeyStore`](super::KeyStore) may resume it, so it is removed later, when too many such peers exist.
     fn remove_if_gone(&mut self, number: u32) {
         let is_gone = |numbered: &&mut Numbered| numbered.handshake.is_none() && numbered.lease.strong_count() == 0;
         let Some(numbered) = self.all.get_mut(&number).filter(is_gone) else { return };
-        if !matches!(numbered.who.proof, Proof::Stored(_)) {
+        if !matches!(numbered.who.proof, Proof::Stored(_)) || !numbered.had_session {
             return self.remove(Principal(number));
         }
         if numbered.unused.is_none() {

@@ -258,3 +258,18 @@ fn a_peer_of_a_key_store_has_its_number_for_a_while_after_its_last_session() {
     assert_eq!((credentials.name_of(first), credentials.standing(first)), (None, None));
     assert_eq!(credentials.stored("first"), Some(rekeyed), "its handshake is not over");
 }
+
+#[test]
+fn handshakes_that_fail_take_the_number_of_no_peer_that_had_a_session() {
+    let (credentials, start) = (Credentials::default(), Instant::now());
+    let proved = credentials.learn_stored("proved", Some(b"key"), None);
+    drop(credentials.hold(proved));
+    credentials.write(|shared| {
+        // The server learns the key of an identity before the peer has proved it.
+        for number in 0..=1 << 14 {
+            shared.principals.store(None, &format!("{number}"), start);
+        }
+        shared.principals.give_up_handshakes(start + std::time::Duration::from_secs(300));
+    });
+    assert_eq!((credentials.peers(), credentials.stored("proved")), (1, Some(proved)));
+}
