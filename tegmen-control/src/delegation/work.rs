@@ -7,6 +7,7 @@ use super::memory::Device;
 use super::numbers::{Purpose, is_restored, reserve};
 use super::rows::{self, ConnectionRow};
 use super::server::{Delegations, Made, PAGE, note_numbers};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tegmen_base::crypto::Crypto;
@@ -31,6 +32,32 @@ fn transaction(made: &[&Made]) -> Transaction {
     made.iter().fold(Transaction::default(), |transaction, Made { device, tag, number, row, .. }| {
         transaction.put(rows::connection(&device.name, tag, *number), rows::plain(row))
     })
+}
+
+/// Completes the first [`MOST_WRITTEN`] waiting rows whose peers returned while the rows of their earlier connections
+/// still wait, too. Copies the names from these rows. Returns the entries whose names must be read from the store: for
+/// each, its position in `made`, the name of its device, and the earlier connection. An entry whose earlier connection
+/// waits and has no name yet stays without a name until the next call.
+fn name_from_waiting(made: &mut VecDeque<Made>) -> Vec<(usize, String, (rows::Tag, u32))> {
+    let (mut waiting, mut unnamed) = (HashMap::new(), Vec::new());
+    for at in 0..made.len().min(MOST_WRITTEN) {
+        let Some(Made { device, tag, number, name_at, .. }) = made.get(at) else { break };
+        let (address, of) = (Arc::as_ptr(device), *name_at);
+        waiting.insert((address, *tag, *number), at);
+        let Some(of) = of else { continue };
+        let earlier = waiting.get(&(address, of.0, of.1)).and_then(|at| made.get(*at));
+        let Some(earlier) = earlier else {
+            unnamed.push((at, device.name.clone(), of));
+            continue;
+        };
+        if earlier.name_at.is_none() {
+            let peer = earlier.row.peer.clone();
+            if let Some(made) = made.get_mut(at) {
+                (made.name_at, made.row.peer) = (None, peer);
+            }
+        }
+    }
+    unnamed
 }
 
 /// The work for one device, which the task has begun. If this value is dropped before the work is done, the work is due
@@ -125,13 +152,20 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             if transactions.is_empty() {
                 return Ok(());
             }
-            // All are asked for before one is waited for, so that the store can make them durable together.
+            // All commits start before the first answer is awaited, so that the store can make them durable together.
             let commit = |(count, transaction)| (count, self.store.commit(transaction));
             let answers: Vec<_> = transactions.into_iter().map(commit).collect();
+            // No commit is left running after a failure of another one. The rows after the failed commit are written
+            // again.
+            let mut failed = Ok(());
             for (count, answer) in answers {
-                answer.await?;
-                self.forget_made(count);
+                let answer = answer.await;
+                failed = failed.and_then(|()| answer.map(drop));
+                if failed.is_ok() {
+                    self.forget_made(count);
+                }
             }
+            failed?;
         }
     }
 
@@ -152,14 +186,11 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     }
 
     /// Completes the rows of connections whose peers returned with a ticket, before these rows are written. Copies the
-    /// name of each peer that is not in memory from the row of its earlier connection. One call completes at most [`MOST_WRITTEN`] rows.
+    /// name of each peer that is not in memory from the row of its earlier connection. One call completes at most
+    /// [`MOST_WRITTEN`] rows.
     async fn name_returned(&self) -> Result<(), DelegationError> {
-        let unnamed: Vec<_> = {
-            let made = self.made();
-            let first = made.iter().take(MOST_WRITTEN).enumerate();
-            first.filter_map(|(at, made)| Some((at, made.device.name.clone(), made.name_at?))).collect()
-        };
-        // All of them are asked for before one is waited for.
+        let unnamed = name_from_waiting(&mut self.made());
+        // All reads start before the first answer is awaited.
         let read = |(at, device, (tag, number)): (usize, String, (rows::Tag, u32))| {
             (at, self.store.read(rows::connection(&device, &tag, number).as_bytes(), None))
         };
@@ -168,8 +199,16 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         for (at, answer) in answers.into_iter().rev() {
             let entry = answer.await?.entry;
             let peer = entry.and_then(|entry| rows::read::<ConnectionRow>(&entry.value).ok()).map(|row| row.peer);
-            // Rows are removed under the lock that the caller holds.
+            // Only the holder of `writing` removes entries of `made`, so `at` is still the same entry.
             if let Some(made) = self.made().get_mut(at) {
+                if peer.is_none() {
+                    tracing::error!(
+                        "delegation: the connection {} of the device {} has no name of its peer, because the connection \
+                         that it replaces is not stored; revoke it by its number",
+                        made.number,
+                        made.device.name
+                    );
+                }
                 (made.name_at, made.row.peer) = (None, peer.unwrap_or_default());
             }
         }

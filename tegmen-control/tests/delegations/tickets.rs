@@ -134,6 +134,30 @@ fn peers_get_tickets_as_soon_as_an_epoch_begins() {
 }
 
 #[test]
+fn a_peer_that_returns_before_its_connection_is_stored_keeps_its_name() {
+    let scene = Scene::new("unstored");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let mut device = imprinted(&server);
+    let first = ticket(&server, "writer").unwrap();
+    let mut tickets = vec![first];
+    for _ in 0..2 {
+        // No row of a connection is written meanwhile.
+        let next = ask(&server, &mut device);
+        wait(server.epoch_begun(LAMP, next)).unwrap();
+        tickets.push(renew(&server, tickets.last().unwrap()).unwrap());
+    }
+    settle(&server);
+    let connections = wait(server.connections(LAMP, None, 10)).unwrap().connections;
+    let named: Vec<_> = connections.iter().map(|one| (one.id.epoch, one.peer.as_str())).collect();
+    assert_eq!(named, [(2, "writer"), (3, "writer")]);
+    // The peer is found by its name after the next epoch, too.
+    next_epoch(&server, &mut device);
+    renew(&server, tickets.last().unwrap()).unwrap();
+    let revoked = wait(server.revoke_peers(&["writer"], "root")).unwrap();
+    assert!(revoked.iter().any(|(_, id)| id.epoch == 4), "{revoked:?}");
+}
+
+#[test]
 fn a_peer_that_returns_while_its_device_begins_an_epoch_resumes_and_gets_nothing_yet() {
     let scene = Scene::new("asked");
     let server = server(&scene, scene.database(), &Seals::default());
