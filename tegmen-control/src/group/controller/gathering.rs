@@ -1,8 +1,8 @@
 //! Lets the admissions of members wait for further members, of all groups of a controller. The members of one group that
 //! are admitted together share an epoch, its messages and its signatures, and one write of the rows of the group.
 //!
-//! Members wait for each other only if many joined a short time ago. Then a device that joins has to wait for many others
-//! anyway, so it hardly loses time. A single device never waits.
+//! Members wait for each other only if many joined a short time ago. In a crowd, each device waits for the admissions of
+//! other devices, so this further wait is short. A single device never waits.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use tokio::time::timeout_at;
 const GATHERING: Duration = Duration::from_millis(50);
 /// A member waits no longer if no further member has arrived for this time.
 const PAUSE: Duration = Duration::from_millis(4);
-/// If fewer members than this wait or are being admitted, the next member does not wait for further members.
+/// If fewer members than this wait, are being admitted, or have been admitted in the present crowd, the next member does
+/// not wait for further members.
 const MANY: usize = 8;
 /// If at least this number of members wait, they are admitted immediately.
 const MOST_GATHERED: usize = 1024;
@@ -33,7 +34,8 @@ struct State {
     waiting: usize,
     /// The number of members that do not wait any more, and whose admissions have not ended.
     in_progress: usize,
-    /// The number of members whose admissions have ended since `in_progress` was 0.
+    /// The number of members whose admissions have ended since `in_progress` was 0. If the admissions of several groups
+    /// overlap, this number is that of all of them.
     ended: usize,
     /// The number of waiting members that is enough for the next admissions.
     enough: usize,
@@ -47,6 +49,10 @@ struct State {
 impl State {
     /// Adds a member. Returns true if the waiting members are to be admitted now.
     fn add(&mut self, now: Instant) -> bool {
+        let is_over = |last: Instant| now.saturating_duration_since(last) > GATHERING;
+        if self.waiting == 0 && self.in_progress == 0 && self.last.is_some_and(is_over) {
+            self.enough = 0;
+        }
         self.waiting = self.waiting.saturating_add(1);
         self.last = Some(now);
         self.waiting == self.enough

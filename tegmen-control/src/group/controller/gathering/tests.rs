@@ -43,6 +43,21 @@ fn members_after_a_crowd_wait_for_as_many_as_the_crowd_had() {
 }
 
 #[test]
+fn a_member_that_joins_alone_after_a_crowd_does_not_wait() {
+    let now = Instant::now();
+    let mut state = after_crowd(100, now);
+    let later = now + Duration::from_secs(3600);
+    state.add(later);
+    assert!(is_due(&state, later));
+    // A crowd whose admissions take long is not over.
+    let mut state = after_crowd(100, now);
+    state.add(now);
+    state.begin(1, 0);
+    state.add(later);
+    assert!(!is_due(&state, later));
+}
+
+#[test]
 fn groups_whose_admissions_end_one_after_the_other_are_one_crowd() {
     let (mut state, now) = (State::default(), Instant::now());
     add(&mut state, 100, now);
