@@ -167,7 +167,7 @@ impl RevocationList {
 
     /// Returns true if the list has at least half of the maximum number of tokens.
     pub(crate) fn is_half_full(&self) -> bool {
-        self.revoked.len() >= self.bounds.tokens / 2
+        self.revoked.len() >= self.bounds.tokens.div_ceil(2)
     }
 
     /// Adds a token to the list. `concerned` are the registered devices that the token concerns. The token expires at

@@ -190,3 +190,11 @@ fn a_cursor_from_before_a_restart_leads_to_the_whole_list() {
     after.revoke(hash(9), 100, &["rs"], 10).expect("space");
     assert_eq!(added(diff(&after, 0, Some(999))), (vec![hash(9)], Some(Cursor::At(1000)), Some(false)));
 }
+
+#[test]
+fn a_list_with_space_for_one_token_is_not_half_full_before_it_has_a_token() {
+    let mut list = RevocationList::new(Bounds { tokens: 1, ..BOUNDS });
+    assert!(!list.is_half_full());
+    list.load(hash(1), 100, []);
+    assert!(list.is_half_full());
+}
