@@ -165,7 +165,11 @@ impl KeyStore for ByToken {
         let prefix = format!("/{GROUPS}/");
         let groups = taken.rights.0.iter().filter(|right| right.path.starts_with(&prefix));
         // The resources of a signature verifier are those of its group.
-        let of_verifier = |path: &str| path.strip_suffix(VERIFIER)?.strip_suffix('/').map(str::to_owned);
+        let of_verifier = |path: &str| {
+            let group = path.strip_suffix(VERIFIER)?.strip_suffix('/')?;
+            // A group may have the name of this resource.
+            group.starts_with(&prefix).then(|| group.to_owned())
+        };
         let path_of = |path: &str| of_verifier(path).unwrap_or_else(|| path.to_owned());
         let groups = groups.map(|right| path_of(&right.path));
         allow.extend(groups.flat_map(|path| [format!("* {path}"), format!("* {path}/*")]));
