@@ -335,15 +335,18 @@ async fn a_session_that_is_over_or_whose_owner_was_removed_does_not_come_back() 
     assert_eq!(rows(&file), 0);
 }
 
-/// A key store that answers from another thread: with a key and the rights of its owner, or with nothing.
-struct Keys(Option<(&'static [u8], &'static str)>);
+/// A key store that answers from another thread: with a key, the previous key and the rights of their owner, or with
+/// nothing.
+struct Keys(Option<Answer>);
+
+type Answer = (&'static [u8], Option<&'static [u8]>, &'static str);
 
 impl KeyStore for Keys {
     fn find(&self, identity: &str, ticket: KeyTicket) {
-        let found = self.0.filter(|_| identity == "me").map(|(key, allow)| StoredKey {
+        let found = self.0.filter(|_| identity == "me").map(|(key, previous, allow)| StoredKey {
             name: None,
             key: key.to_vec().into(),
-            previous: None,
+            previous: previous.map(|key| key.to_vec().into()),
             allow: Some(vec![allow.to_owned()]),
         });
         std::thread::spawn(move || {
@@ -371,15 +374,16 @@ fn serve_from_store(file: &Path, at: SocketAddr, keys: Keys) -> (Server, Arc<Mut
 async fn the_key_store_is_asked_again_for_the_key_and_the_rights_of_a_restored_session() {
     let both = "read-write /value";
     let after = [
-        ("same", Some((&b"key"[..], both)), Some(Code::CHANGED)),
-        ("fewer-rights", Some((b"key", "GET /value")), Some(Code::FORBIDDEN)),
-        ("another-key", Some((b"another", both)), None),
+        ("same", Some((&b"key"[..], None, both)), Some(Code::CHANGED)),
+        ("previous-key", Some((b"another", Some(&b"key"[..]), both)), Some(Code::CHANGED)),
+        ("fewer-rights", Some((b"key", None, "GET /value")), Some(Code::FORBIDDEN)),
+        ("another-key", Some((b"another", None, both)), None),
         ("removed", None, None),
     ];
     for (name, keys, expected) in after {
         let (scene, wire) = (Scene::new(name), Wire::default());
         let file = scene.file("state.db");
-        let (server, _) = serve_from_store(&file, "127.0.0.1:0".parse().unwrap(), Keys(Some((b"key", both))));
+        let (server, _) = serve_from_store(&file, "127.0.0.1:0".parse().unwrap(), Keys(Some((b"key", None, both))));
         let address = server.addresses()[0].address;
         let client = Session::connect_to(address, Scheme::Coaps, config(&wire)).await.unwrap();
         assert_eq!(ask(&client, Code::PUT, b"1").await.code, Code::CHANGED);
@@ -398,6 +402,59 @@ async fn the_key_store_is_asked_again_for_the_key_and_the_rights_of_a_restored_s
         }
         server.stop();
     }
+}
+
+/// A key store that gives the key `key` with all rights to each identity, or never answers.
+struct Silent(Arc<Mutex<bool>>);
+
+impl KeyStore for Silent {
+    fn find(&self, _: &str, ticket: KeyTicket) {
+        if !*self.0.lock().unwrap() {
+            let key = b"key".to_vec().into();
+            ticket.answer(Some(StoredKey { name: None, key, previous: None, allow: None }));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_needs_no_key_store_is_restored_while_many_wait_for_the_key_store() {
+    const MOST_ASKED: usize = 256;
+    let (scene, wire) = (Scene::new("silent-store"), Wire::default());
+    let file = scene.file("state.db");
+    let is_silent = Arc::new(Mutex::new(false));
+    let serve = |address: &str| {
+        let mut config = ServerConfig::default();
+        config.listen = vec![Listen { address: address.parse().unwrap(), scheme: Scheme::Coaps }];
+        config.shards = 1;
+        config.state = Some(Database::open(&file).unwrap());
+        config.trust.key_store = Some(Arc::new(Silent(Arc::clone(&is_silent))));
+        config.trust.key_store_answers_every = Duration::from_millis(1);
+        let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
+        Server::with(config).credentials(Credentials::single("listed", b"key")).serve(resources).unwrap()
+    };
+    let server = serve("127.0.0.1:0");
+    let address = server.addresses()[0].address;
+    let connect = |identity: String| {
+        let mut config = config(&wire);
+        config.trust.key = Some(ClientKey { identity, key: b"key".to_vec().into() });
+        Session::connect_to(address, Scheme::Coaps, config)
+    };
+    let listed = connect("listed".to_owned()).await.unwrap();
+    let mut stored = Vec::new();
+    for number in 0..MOST_ASKED {
+        stored.push(connect(format!("{number}")).await.unwrap());
+    }
+    server.stop();
+
+    *is_silent.lock().unwrap() = true;
+    let server = serve(&address.to_string());
+    let waiting: Vec<_> =
+        stored.into_iter().map(|client| tokio::spawn(async move { client.get("value").await })).collect();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let answered = tokio::time::timeout(Duration::from_secs(4), listed.get("value")).await;
+    assert_eq!(answered.expect("a response in time").unwrap().payload, b"first");
+    waiting.iter().for_each(|one| one.abort());
+    server.stop();
 }
 
 #[test]

@@ -63,6 +63,11 @@ pub struct With {
 }
 
 impl With {
+    /// Returns true if a key store has to confirm the key of the peer before the session continues.
+    pub(crate) const fn needs_key_store(&self) -> bool {
+        self.certified.is_none() && !self.listed && self.key.is_some()
+    }
+
     fn path(&self) -> Path {
         Path { local: self.local.into(), remote: self.remote.into() }
     }
@@ -85,7 +90,11 @@ pub struct Restored {
 /// A stored session whose peer has not sent a record since the start of the server.
 struct Waiting {
     name: SessionName,
-    with: With,
+    /// The [`With`] of the session as it is in the database. It is the additional data of the encryption of the session,
+    /// and an earlier version may have stored fields that this version does not have.
+    with: String,
+    /// The connection id in the records of the peer; empty if these records have no connection id.
+    connection_id: Vec<u8>,
     sealed: String,
     next: u32,
     window: Option<[u64; 2]>,
@@ -103,7 +112,7 @@ struct All {
 impl All {
     fn remove(&mut self, path: &Path) -> Option<Waiting> {
         let waiting = self.by_path.remove(path)?;
-        self.by_id.remove(&from_hex(&waiting.with.connection_id).unwrap_or_default());
+        self.by_id.remove(&waiting.connection_id);
         Some(waiting)
     }
 
@@ -148,14 +157,16 @@ impl Sessions {
             };
             // Nothing of this lease is used before all that was asked for here is on the disk.
             database.change(Change::Move(text, lease_end.into(), None), None);
-            if let Some(id) = from_hex(&with.connection_id).filter(|id| !id.is_empty()) {
-                if !all.id_lens.contains(&id.len()) {
-                    all.id_lens.push(id.len());
+            let connection_id = from_hex(&with.connection_id).unwrap_or_default();
+            if !connection_id.is_empty() {
+                if !all.id_lens.contains(&connection_id.len()) {
+                    all.id_lens.push(connection_id.len());
                 }
-                all.by_id.insert(id, path);
+                all.by_id.insert(connection_id.clone(), path);
             }
-            let Numbers { next, window, sealed, .. } = numbers;
-            all.by_path.insert(path, Waiting { name, with, sealed, next: next as u32, window, lease_end });
+            let Numbers { next, window, sealed, with, .. } = numbers;
+            all.by_path
+                .insert(path, Waiting { name, with, connection_id, sealed, next: next as u32, window, lease_end });
         }
         database.flush()?;
         let count = AtomicUsize::new(all.by_path.len());
@@ -211,6 +222,14 @@ impl Sessions {
         self.database.change(Change::Move(name.text(), next.into(), window), None);
     }
 
+    /// Returns the peer of the waiting session to which `datagram` belongs, and leaves the session waiting. Returns
+    /// `None` if no waiting session matches the datagram.
+    pub(crate) fn peer(&self, path: &Path, datagram: &[u8]) -> Option<With> {
+        let all = self.waiting.read().unwrap_or_else(PoisonError::into_inner);
+        let waiting = all.by_path.get(&all.find(path, datagram)?)?;
+        serde_json::from_str(&waiting.with).ok()
+    }
+
     /// Returns the waiting session to which `datagram` belongs, and removes it from the waiting sessions. Returns
     /// `None` if no waiting session matches the datagram. If the stored session cannot be decrypted, removes the
     /// session from the database, and returns `None`.
@@ -219,9 +238,9 @@ impl Sessions {
             return None;
         }
         let path = self.waiting.read().unwrap_or_else(PoisonError::into_inner).find(path, datagram)?;
-        let Waiting { name, with, sealed, next, window, lease_end } = self.forget_waiting(&path)?;
-        let text = serde_json::to_string(&with).unwrap_or_default();
-        let Some(mut session) = open(crypto, self.database.key(), &purpose(&name.text(), &text), &sealed) else {
+        let Waiting { name, with, sealed, next, window, lease_end, .. } = self.forget_waiting(&path)?;
+        let session = open(crypto, self.database.key(), &purpose(&name.text(), &with), &sealed);
+        let (Some(mut session), Ok(with)) = (session, serde_json::from_str(&with)) else {
             self.remove(name);
             return None;
         };

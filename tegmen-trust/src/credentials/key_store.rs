@@ -5,11 +5,14 @@ use zeroize::Zeroizing;
 /// A key that a [`KeyStore`] found.
 pub struct StoredKey {
     /// The name that identifies the owner in place of the PSK identity. Set it for an owner that has another PSK
-    /// identity in each session, so that all these identities count as one owner. `None` uses the PSK identity.
+    /// identity in each session, so that all these identities count as one owner. `None` uses the PSK identity. The
+    /// sessions of an owner with a name are not restored after a restart of the server, because the server does not
+    /// store which key they had.
     pub name: Option<String>,
     /// The pre-shared key, 1 to 64 bytes.
     pub key: Zeroizing<Vec<u8>>,
-    /// The previous key, with which the owner is still accepted while the key is replaced; `None` if there is none.
+    /// The previous key, with which the owner is still accepted while the key is replaced; `None` if there is none. A
+    /// session that the owner opened with this key counts as a session with the current key.
     pub previous: Option<Zeroizing<Vec<u8>>>,
     /// The rights of the owner, as in the credentials file: `"GET /sensors/*"`. `None` allows everything. A rule that
     /// does not parse allows nothing.
@@ -20,6 +23,11 @@ pub struct StoredKey {
 pub trait KeyStore: Send + Sync + 'static {
     /// Looks for the key of an identity. This function must return at once. The key store answers later with
     /// [`KeyTicket::answer`] of `ticket`, from any thread. Without an answer, the handshake fails after a time limit.
+    ///
+    /// A server that stores its sessions also calls this function after a restart, once for each stored session whose
+    /// key came from a key store. The session continues only if the answer has the key of the session and no
+    /// [name](StoredKey::name). The answer `None` ends the session. If a key store finds each key only once, or
+    /// keeps its keys only in memory, these sessions end, and the peers open others.
     fn find(&self, identity: &str, ticket: KeyTicket);
 }
 

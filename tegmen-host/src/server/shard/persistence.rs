@@ -2,7 +2,7 @@
 
 use super::Shard;
 use crate::clock;
-use crate::credentials::{KeyTicket, StoredKey};
+use crate::credentials::{Credentials, KeyTicket, StoredKey};
 use crate::hex::{from_hex, to_hex};
 use crate::server::command::Command;
 use crate::server::{Application, Event};
@@ -80,7 +80,13 @@ impl<A: Application> Shard<A> {
             }
             _ => false,
         };
-        if !is_meant || datagram.get(3..5) != Some(&[0, 1]) || persistence.asked.len() >= MAX_ASKED {
+        if !is_meant || datagram.get(3..5) != Some(&[0, 1]) {
+            return false;
+        }
+        if persistence.asked.len() >= MAX_ASKED
+            && self.store.is_some()
+            && persistence.sessions.peer(path, datagram).is_some_and(|with| with.needs_key_store())
+        {
             return false;
         }
         let Some(restored) = persistence.sessions.take(&mut self.environment.crypto, path, datagram) else {
@@ -105,7 +111,7 @@ impl<A: Application> Shard<A> {
             }
             None => match &self.store {
                 // A peer whose key is not known has to prove it again.
-                Some(store) if with.key.is_some() => {
+                Some(store) if with.needs_key_store() => {
                     let (commands, name) = (self.coap_server.resources.commands.clone(), restored.name);
                     let identity = with.identity.clone();
                     let asked = Asked { restored, path: *path, datagram: datagram.to_vec(), at: now };
@@ -122,18 +128,25 @@ impl<A: Application> Shard<A> {
         false
     }
 
-    /// Restores a stored session after the key store has looked for the key of its peer: if the peer still has the key
-    /// with which it opened the session. The peer then has the rights that the key store returned.
+    /// Restores a stored session after the key store has looked for the key of its peer: if the key of the session is
+    /// still the key or the previous key of the peer. The peer then has the rights that the key store returned. If the
+    /// credentials file now has the identity, the file takes precedence, and the session ends.
     pub(super) fn on_still_has(&mut self, name: SessionName, found: Option<StoredKey>) {
         let (now, Some(persistence)) = (clock::now(), &mut self.persistence) else { return };
         let Some(Asked { restored, path, mut datagram, .. }) = persistence.asked.remove(&name) else { return };
         let credentials = &self.coap_server.credentials;
         // The owner of a session whose key is known has the PSK identity as its name.
-        let principal = found.filter(|found| found.name.is_none()).and_then(|found| {
-            let identity = &restored.with.identity;
-            let principal = credentials.learn_stored(identity, Some(&found.key), found.allow.as_deref());
-            let key = credentials.fingerprint(principal).map(|key| persistence.sessions.fingerprint(&key));
-            (key == restored.with.key).then_some(principal)
+        let identity = &restored.with.identity;
+        let is_listed = credentials.keys_of(identity.as_bytes()).is_some();
+        let principal = found.filter(|found| found.name.is_none() && !is_listed).and_then(|found| {
+            let is_of_session = |key: &[u8]| {
+                let key = persistence.sessions.fingerprint(&Credentials::digest_of_key(key));
+                restored.with.key.as_ref() == Some(&key)
+            };
+            // A session with the previous key counts as a session with the current key, as after a handshake.
+            let previous = found.previous.as_ref();
+            let is_same = is_of_session(&found.key) || previous.is_some_and(|key| is_of_session(key));
+            is_same.then(|| credentials.learn_stored(identity, Some(&found.key), found.allow.as_deref()))
         });
         if self.go_on(now, restored, principal) {
             self.on_datagram(now, &path, &mut datagram, true);
@@ -284,6 +297,9 @@ impl<A: Application> Shard<A> {
             {
                 persistence.sessions.park(entry.name, &session);
             }
+        }
+        for (name, asked) in persistence.asked.drain() {
+            persistence.sessions.park(name, &asked.restored.session);
         }
     }
 }
