@@ -196,9 +196,13 @@ impl ServerResumption {
     }
 
     /// Notes that a session of this client ended in a fatal alert. The server then resumes no session that the client
-    /// opened before (RFC 5246, section 7.2.2). The client must have proved its identity in the session.
+    /// opened before (RFC 5246, section 7.2.2). The client must have proved its identity in the session. Does nothing
+    /// for a session in the name of a device.
     pub(crate) fn end(&self, principal: Principal) {
         let Some(inner) = &self.own else { return };
+        if inner.credentials.delegated(principal).is_some() {
+            return;
+        }
         if let Some(peer) = inner.peer(principal) {
             lock(&inner.ended).add(peer, seconds(), inner.config.lifetime);
         }

@@ -17,22 +17,24 @@ const MOST: usize = 1 << 14;
 #[derive(Default)]
 pub(super) struct Ended {
     by_client: HashMap<Vec<u8>, u32>,
-    /// The server resumes no session that any client opened at this time or before it. `None` if no client had to be
-    /// removed from `by_client`, because there were too many.
+    /// The server resumes no session that any client opened at this time or before it: the time of the last alert of the
+    /// clients that were removed from `by_client`, because there were too many. `None` if no client was removed.
     everybody: Option<u32>,
 }
 
 impl Ended {
     /// Adds a client, or replaces the time of its last alert. Removes the clients whose sessions cannot be resumed any
-    /// more, because the time `lifetime` has passed. If there are still too many clients, removes all of them, and then
-    /// the sessions of all clients are not resumed.
+    /// more, because the time `lifetime` has passed. If there are still too many clients, removes the half with the
+    /// earlier alerts, and then resumes no session that any client opened before the last of these alerts.
     pub(super) fn add(&mut self, client: Vec<u8>, now: u32, lifetime: Duration) {
         if self.by_client.len() >= MOST {
             self.by_client.retain(|_, at| u64::from(now.saturating_sub(*at)) <= lifetime.as_secs());
         }
         if self.by_client.len() >= MOST {
-            self.by_client.clear();
-            self.everybody = Some(now);
+            let mut times: Vec<u32> = self.by_client.values().copied().collect();
+            let (_, &mut newest, _) = times.select_nth_unstable(MOST / 2 - 1);
+            self.by_client.retain(|_, at| *at > newest);
+            self.everybody = self.everybody.max(Some(newest));
         }
         self.by_client.insert(client, now);
     }

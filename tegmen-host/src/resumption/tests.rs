@@ -154,3 +154,16 @@ fn ticket_keys_that_could_not_be_read_are_read_again_until_they_can() {
     assert!(opened(&here, &ticket).is_some());
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+#[test]
+fn an_alert_in_a_session_of_a_device_ends_no_session_with_the_server() {
+    let credentials = Credentials::single("a", b"key");
+    let resumption = resumption(&credentials, &ResumptionConfig::default());
+    let inner = resumption.own.as_ref().unwrap();
+    let is_ended = |principal| {
+        resumption.end(principal);
+        lock(&inner.ended).has(&inner.peer(principal).unwrap(), 0)
+    };
+    assert!(!is_ended(credentials.delegated_as("b", 1, 1)));
+    assert!(is_ended(session(&credentials, "a", None).principal));
+}

@@ -11,7 +11,19 @@ fn earlier_sessions_are_not_resumed_and_later_ones_are() {
 }
 
 #[test]
-fn more_clients_than_the_list_has_space_for_end_the_sessions_of_all() {
+fn more_clients_than_the_list_has_space_for_end_the_earlier_sessions_of_all() {
+    let (mut ended, lifetime) = (Ended::default(), Duration::from_secs(100));
+    let first = MOST as u32 / 2;
+    for number in 0..=MOST as u32 {
+        ended.add(number.to_be_bytes().to_vec(), if number < first { 10 } else { 20 }, lifetime);
+    }
+    assert_eq!(ended.by_client.len(), MOST / 2 + 1);
+    assert!(ended.has(b"somebody else", 10) && !ended.has(b"somebody else", 11));
+    assert!(ended.has(&first.to_be_bytes(), 20));
+}
+
+#[test]
+fn more_clients_than_the_list_has_space_for_at_one_time_end_the_sessions_of_all() {
     let (mut ended, lifetime) = (Ended::default(), Duration::from_secs(100));
     let add = |ended: &mut Ended, at: u32| ended.add(at.to_be_bytes().to_vec(), at, lifetime);
     for at in 0..MOST as u32 {
