@@ -253,8 +253,8 @@ impl<S: Store> Service<S> {
 
     /// Uploads a token to its publisher, for the client `who` and the session `identity`. Returns the response to the
     /// client. If the publisher cannot be reached, the response is `unreachable`, which contains the token. If the
-    /// upload fails for another reason, the token is revoked. Such tokens take at most half of the revocation list, so
-    /// that no client can fill the list of the operators.
+    /// upload fails for another reason, the token is revoked unless the revocation list is half full. So no client can
+    /// fill the list of the operators.
     async fn upload(&self, who: &str, identity: &str, upload: Upload, unreachable: Reply) -> Reply {
         let Upload { address, key, request, taken } = upload;
         let result = match self.uploads.begin(who) {

@@ -1,5 +1,5 @@
-//! Remembers verified signatures of CA certificates and of CRLs. Many peers send the same CA certificates, so the
-//! signatures of these certificates are verified only once.
+//! Remembers verified signatures of CA certificates and of CRLs. Many peers send the same CA certificates. While a
+//! signature is in this cache, the verifier does not verify it again.
 
 use super::cache::{Cache, Span};
 use crate::digest::sha256_of;
