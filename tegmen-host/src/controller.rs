@@ -65,6 +65,15 @@ pub enum ControllerError {
         /// The code of the response.
         code: Code,
     },
+    /// The controller gives this device no data for signature verifiers.
+    #[error(
+        "there is no group {0}, this device is a member of it, or the policy does not allow POST /ace-group/{0}/verifier: \
+         verify with a device that is no member, and add this right to the policy"
+    )]
+    NotAVerifier(String),
+    /// The group is an Axiom group, so it has no signature verifiers.
+    #[error("the group {0} is an Axiom group, which has no signature verifiers: name a Group OSCORE group")]
+    NoVerifiers(String),
     /// The group is full: it has no leaf of the key tree, or no SenderID, for another member.
     #[error(
         "the group {group} is full, or all its SenderIDs are in use: let the operator of the controller evict a member"
@@ -400,9 +409,8 @@ impl Controller {
             (Some(GroupcommError::OtherCredential | GroupcommError::NoPossession), _) => {
                 ControllerError::NotProved(group)
             }
-            (Some(GroupcommError::OtherRoles | GroupcommError::NotAVerifier), code) => {
-                ControllerError::Forbidden { group, code }
-            }
+            (Some(GroupcommError::NotAVerifier), _) => ControllerError::NotAVerifier(group),
+            (Some(GroupcommError::OtherRoles), code) => ControllerError::Forbidden { group, code },
             (None, Code::CONFLICT) => ControllerError::Clashed(group),
             (None, code @ Code::TOO_MANY_REQUESTS) => ControllerError::Unavailable { group, code, retry },
             (None, code) if code.class() == 4 => ControllerError::Forbidden { group, code },

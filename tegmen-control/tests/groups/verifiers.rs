@@ -181,8 +181,10 @@ async fn a_verifier_has_no_other_right_and_a_member_is_no_verifier() {
         }
         assert_eq!(explained(fetch(&oven, &format!("/ace-group/{group}/kdc-cred"), &cnonce).await), none);
     }
-    let refused = world.oscore_controller("oven").verifier_oscore().await.err();
-    assert!(matches!(refused, Some(ControllerError::Forbidden { code: Code::FORBIDDEN, .. })));
+    for name in ["hall", "porch", "oven"] {
+        let refused = world.oscore_controller(name).verifier_oscore().await.err();
+        assert!(matches!(refused, Some(ControllerError::NotAVerifier(_))), "{name}");
+    }
     // The policy gives the gateway the right to join as well: as a member it is no verifier.
     let policy = "[[rule]]\nsubject = \"gateway\"\npublisher = \"controller\"\n\
         allow = [\"POST /ace-group/lamps\", \"POST /ace-group/lamps/verifier\", \"POST /ace-group/lamps/responder\"]\n";
@@ -210,6 +212,8 @@ async fn an_axiom_group_has_no_verifiers() {
     }
     let refused = fetch(&gateway, "/ace-group/lamps/kdc-cred", &encode_cnonce(&[1; 8])).await;
     assert_eq!(refused.code, Code::BAD_REQUEST);
+    let refused = world.oscore_controller("gateway").verifier_oscore().await.err();
+    assert!(matches!(refused, Some(ControllerError::NoVerifiers(_))));
 }
 
 /// A scope of draft-ietf-ace-key-groupcomm-oscore, section 3: the name of the group, and the roles as a number.

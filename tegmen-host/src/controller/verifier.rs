@@ -86,8 +86,9 @@ impl Controller {
     /// the right of a signature verifier, and must not be a member of the group.
     ///
     /// # Errors
-    /// [`ControllerError::Forbidden`] without the right, and also for a member; [`ControllerError::ManagerNotProved`] if
-    /// the Group Manager does not prove its credential; and the other errors of [`ControllerError`].
+    /// [`ControllerError::NotAVerifier`] without the right, and also for a member; [`ControllerError::NoVerifiers`] for an
+    /// Axiom group; [`ControllerError::ManagerNotProved`] if the Group Manager does not prove its credential; and the
+    /// other errors of [`ControllerError`].
     pub async fn verifier_oscore(&self) -> Result<OscoreVerifier, ControllerError> {
         let session = self.connect().await?;
         let asked = self.verifier_over(&session).await;
@@ -104,7 +105,15 @@ impl Controller {
         let path = self.path();
         let content = |asked: Result<Response, _>| {
             let reply = asked.map_err(|source| self.unreachable(source))?;
-            if reply.code == Code::CONTENT { Ok(reply) } else { Err(self.refusal(&reply)) }
+            if reply.code == Code::CONTENT {
+                return Ok(reply);
+            }
+            // The controller gives no reason to a device without a right, and none for an Axiom group.
+            Err(match self.refusal(&reply) {
+                ControllerError::Forbidden { group, code: Code::FORBIDDEN } => ControllerError::NotAVerifier(group),
+                ControllerError::Forbidden { group, code: Code::BAD_REQUEST } => ControllerError::NoVerifiers(group),
+                error => error,
+            })
         };
         let mut cnonce = [0; 8];
         crypto.random(&mut cnonce);
