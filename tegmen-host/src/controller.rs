@@ -99,7 +99,7 @@ pub enum ControllerError {
     Response(Malformed),
     /// The controller did not accept the proof of possession.
     #[error(
-        "the controller of the group {0} does not take the public key of this device, whose proof may have come too late: join again"
+        "the controller of the group {0} does not take the public key of this device, whose proof may have come too late: run the command again"
     )]
     NotProved(String),
     /// The device cannot make or use a private key for the signatures of the group.
