@@ -116,6 +116,15 @@ pub enum ControllerError {
         "the directory does not contain the roles of this member of the group {0}: join again (`tegmen group join`)"
     )]
     RolesUnknown(String),
+    /// The Group Manager may have replaced the credential of the member, but the directory has the old key pair.
+    #[error(
+        "{source}; the controller may already have the new credential: run `tegmen group renew-key` again, or the other \
+         members refuse the messages of this member"
+    )]
+    NotRenewed {
+        /// The error after the member sent its new credential.
+        source: Box<ControllerError>,
+    },
     /// The Group Manager did not prove that it has the private key of its credential.
     #[error(
         "the Group Manager of the group {0} does not prove that its credential is its own: check the URI of the controller"

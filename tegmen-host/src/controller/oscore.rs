@@ -204,13 +204,14 @@ impl Controller {
 
     /// Gives a member another key pair (RFC 9594, section 4.9.1). The Group Manager then begins an epoch, and the
     /// directory of the member gets the new key pair and the keys of this epoch. If the call fails after the Group Manager
-    /// has accepted the new credential, the other members refuse the messages of this member until the call succeeds
-    /// again, or until the member joins again.
+    /// has accepted the new credential, the other members refuse the messages of this member until another call succeeds,
+    /// or until the member joins again.
     ///
     /// # Errors
     /// [`ControllerError::Context`] if the member is a monitor, or if a process uses the directory: the Group Manager has
     /// then received no request. [`ControllerError::RolesUnknown`] if the directory does not contain the roles of the
-    /// member. The other errors of [`ControllerError`].
+    /// member. [`ControllerError::NotRenewed`] if the Group Manager may already have the new credential. The other errors
+    /// of [`ControllerError`].
     pub async fn renew_credential_oscore(&self, dir: &Path) -> Result<(), ControllerError> {
         let _lock = contexts::lock(dir)?;
         let (file, manager) = self.managed(dir)?;
@@ -247,13 +248,15 @@ impl Controller {
         let group = self.group.clone();
         let request = OscoreJoinRequest { group, roles, creds: None, cnonce, possession: None };
         let (private_key, proof) = self.prove_new_key(&mut crypto, &file.name, &request, &challenge)?;
-        let reply = ask(&proof.encode_update(&request.cnonce)).await?;
+        // From here, the Group Manager may have the new credential, unless it refuses it.
+        let not_renewed = |source: ControllerError| ControllerError::NotRenewed { source: Box::new(source) };
+        let reply = ask(&proof.encode_update(&request.cnonce)).await.map_err(not_renewed)?;
         if reply.code != Code::CHANGED {
             return Err(self.refusal(&reply));
         }
-        let keys = self.oscore_keys_over(session, &manager.node).await?;
+        let keys = self.oscore_keys_over(session, &manager.node).await.map_err(not_renewed)?;
         let own = Some((&private_key, proof.credential.as_slice()));
-        install((file, own), manager, &keys, |new| new.replace(dir))
+        install((file, own), manager, &keys, |new| new.replace(dir)).map_err(not_renewed)
     }
 
     /// Asks for the keys of the current epoch and for the credentials of the other members, until both have the same
