@@ -156,7 +156,7 @@ fn a_gateway_verifies_captured_messages_and_is_no_member() {
         tegmen(dir, &format!("group verify {uri} --file messages.txt --credentials gateway.toml {options}"))
     };
     let (is_done, text) = verify(&messages, "");
-    assert!(is_done && text.contains("1 members that sign messages."), "{text}");
+    assert!(is_done && text.contains("members that sign messages: 1."), "{text}");
     for number in 1..=2 {
         let line = format!("{number}: request of switch, Sender ID 00: the signature is valid");
         assert!(text.lines().any(|found| found == line), "{text}");
@@ -172,6 +172,8 @@ fn a_gateway_verifies_captured_messages_and_is_no_member() {
     assert_eq!((&lines[2]["member"], &lines[2]["sender_id"]), (&"switch".into(), &"00".into()));
     let (is_done, text) = verify(&["no digits".to_owned()], "");
     assert!(!is_done && text.contains("message 1 is not in hexadecimal digits"), "{text}");
+    let (is_done, text) = verify(&["0".repeat(140_000)], "");
+    assert!(!is_done && text.contains("message 1 is longer than a datagram"), "{text}");
 
     // The gateway joins nothing, a member verifies nothing, and the verifier has no keys of an earlier epoch.
     let (is_done, refused) = tegmen(dir, &join("gateway", "--monitor"));

@@ -17,7 +17,7 @@ const LONGEST_LINE: u64 = 2 * 65_536;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    tshark -r capture.pcap -T fields -e udp.payload | tegmen group verify coaps://controller.example/ace-group/lights --credentials gateway.toml\n  \
+    tshark -r capture.pcap -Y 'udp.port == 5683' -T fields -e udp.payload | tegmen group verify coaps://controller.example/ace-group/lights --credentials gateway.toml\n  \
     tegmen group verify coaps://controller.example/ace-group/lights --file messages.txt --credentials gateway.toml\n\n\
     The client needs the right POST /ace-group/NAME/verifier, and is no member of the group. The exit code is 1 if a message is not verified.")]
 pub(crate) struct Verify {
@@ -45,7 +45,7 @@ impl Verify {
         let mut verifier = runtime()?.block_on(controller.verifier_oscore()).map_err(failure)?;
         let (epoch, gid, members) = (verifier.epoch(), to_hex(verifier.gid()), verifier.members());
         out.line(
-            || printable(&format!("Epoch {epoch}, Group Identifier {gid}, {members} members that sign messages.")),
+            || printable(&format!("Epoch {epoch}, Group Identifier {gid}, members that sign messages: {members}.")),
             || json!({ "event": "verifier", "epoch": epoch, "gid": gid, "members": members }),
         );
         let (mut number, mut all_verified) = (0_u64, true);
@@ -61,6 +61,10 @@ impl Verify {
                 continue;
             }
             number = number.saturating_add(1);
+            if line.len() as u64 == LONGEST_LINE && !line.ends_with('\n') {
+                let text = format!("message {number} is longer than a datagram: give one message in each line");
+                return Err(Failure::usage(text));
+            }
             all_verified &= verify(&mut verifier, (number, digits), out)?;
         }
         Ok(if all_verified { ExitCode::SUCCESS } else { ExitCode::FAILURE })
