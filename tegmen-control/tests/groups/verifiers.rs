@@ -104,6 +104,28 @@ async fn a_verifier_verifies_who_sent_a_message_and_cannot_read_it() {
 }
 
 #[tokio::test]
+async fn repeated_requests_do_not_make_an_authentic_response_a_forgery() {
+    let world = World::new("verifiers-repeated", oscore(ED25519), false).await;
+    let switch = world.joined("switch", SWITCH).await;
+    let hall = world.joined("hall", LAMP).await;
+    switch.controller.update_oscore(&switch.dir).await.unwrap();
+    let mut asking = switch.open();
+    // All these requests have the same token.
+    let requests: Vec<_> = (0..5).map(|_| ask(&mut asking)).collect();
+    let response = answer(&mut hall.open(), &requests[0]);
+    let mut verifier = world.oscore_controller("gateway").verifier_oscore().await.unwrap();
+    assert!(verifier.verify(&requests[0]).is_ok());
+    for _ in 0..8 {
+        assert!(verifier.verify(&requests[1]).is_ok());
+    }
+    assert!(verifier.verify(&response).is_ok());
+    for request in &requests {
+        assert!(verifier.verify(request).is_ok());
+    }
+    assert_eq!(verifier.verify(&response), Err(NotVerified::NoRequest));
+}
+
+#[tokio::test]
 async fn the_data_for_verifiers_has_no_key_of_the_members() {
     let world = World::new("verifiers-data", oscore(ED25519), false).await;
     for (name, number) in [("switch", SWITCH), ("hall", LAMP)] {

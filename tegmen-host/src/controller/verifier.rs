@@ -44,13 +44,16 @@ pub enum NotVerified {
     #[error("it has no signature: it is not in the group mode, or its OSCORE option is not valid")]
     NoSignature,
     /// The message has another Group Identifier.
-    #[error("it is of another group, or of other keys of the group: get the data of the group again")]
+    #[error("it is of another group, or of other keys of the group: start the verifier again")]
     OtherKeys,
     /// No member with the ID of the sender has a credential.
-    #[error("its sender is no member of the group: if it has joined meanwhile, get the data of the group again")]
+    #[error("its sender is no member of the group: if it has joined meanwhile, start the verifier again")]
     UnknownMember,
-    /// The verifier has not verified the request of this response.
-    #[error("its request was not verified before: give the messages in their order")]
+    /// The verifier has not verified the request of this response, or too many requests have the token of the response.
+    #[error(
+        "its request was not verified before, or more than {} requests have its token: give the messages in their order",
+        MOST_WITH_TOKEN
+    )]
     NoRequest,
     /// The signature is not valid.
     #[error("its signature is not valid: the message was changed, or another device sent it")]
@@ -158,19 +161,30 @@ impl OscoreVerifier {
         let is_request = message.code().is_request();
         let id = if is_request {
             let request = checker.check_request(crypto, find, datagram)?;
-            if requests.len() >= MOST_REQUESTS {
-                requests.pop_front();
+            let id = *request.client();
+            // A repeated request takes the place of no other request.
+            let asked = (token.to_vec(), request);
+            if !requests.contains(&asked) {
+                if requests.len() >= MOST_REQUESTS {
+                    requests.pop_front();
+                }
+                requests.push_back(asked);
             }
-            requests.push_back((token.to_vec(), request));
-            *request.client()
+            id
         } else {
-            // Two clients may have chosen the same token.
+            // Two clients may have chosen the same token. Anyone can send a request again with another token, which the
+            // signature does not cover.
             let mut result = Err(NotVerified::NoRequest);
-            for (_, request) in requests.iter().rev().filter(|(known, _)| known == token).take(MOST_WITH_TOKEN) {
+            let mut with_token = requests.iter().rev().filter(|(known, _)| known == token);
+            for (_, request) in with_token.by_ref().take(MOST_WITH_TOKEN) {
                 result = checker.check_response(crypto, find, request, datagram).map_err(NotVerified::from);
                 if !matches!(result, Err(NotVerified::Forged | NotVerified::OtherKeys)) {
                     break;
                 }
+            }
+            let is_refused = matches!(result, Err(NotVerified::Forged | NotVerified::OtherKeys));
+            if is_refused && with_token.next().is_some() {
+                return Err(NotVerified::NoRequest);
             }
             result?
         };
