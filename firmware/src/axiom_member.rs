@@ -28,7 +28,8 @@ pub struct GroupMember<F: Flash> {
     /// The path from the member to the controller.
     controller: Path,
     session: Session,
-    /// The time before which the member sends no request for keys, and opens no session.
+    /// The time before which the member sends no request, and opens no session for one. A new session makes a request
+    /// due at once.
     due: Instant,
     keys: Keys<F>,
 }
@@ -105,11 +106,7 @@ impl<F: Flash> GroupMember<F> {
     pub fn handle(&mut self, now: Instant, path: &Path, datagram: &mut [u8], out: &mut [u8; OUT_LEN]) -> usize {
         if path.local.ip != self.controller.local.ip || is_rekey_message(datagram) {
             let missed = self.keys.listener.as_mut().is_some_and(|listener| listener.take(now, &path.remote, datagram));
-            if missed {
-                self.keys.are_current = false;
-                // A repeated report may have a longer interval.
-                self.due = self.due.min(now.after_millis(INTERVAL));
-            }
+            self.keys.are_current &= !missed;
             return 0;
         }
         let mut records = Records::new(datagram);
@@ -146,8 +143,9 @@ impl<F: Flash> GroupMember<F> {
     /// call that sends a report or opens a session for it.
     fn ask(&mut self, now: Instant, out: &mut [u8; OUT_LEN]) -> Option<usize> {
         let Keys { listener, are_current, doublings, is_unanswered, .. } = &mut self.keys;
-        if let Session::Open(peer) = self.session
-            && core::mem::take(is_unanswered)
+        // A session that has ended meanwhile needs no further end.
+        if core::mem::take(is_unanswered)
+            && let Session::Open(peer) = self.session
         {
             self.node.endpoint.close(peer);
             self.session = Session::None;
@@ -156,11 +154,15 @@ impl<F: Flash> GroupMember<F> {
         let joins = listener.is_none();
         let current = listener.as_mut().filter(|_| *are_current);
         let report = current.and_then(|listener| listener.responses.of(listener.group.epoch()));
-        if *are_current && report.is_none() || now < self.due {
-            return None;
-        }
         if report.is_none() {
             *doublings = 0;
+        }
+        // A longer interval ends with the report that caused it.
+        if *doublings == 0 {
+            self.due = self.due.min(now.after_millis(INTERVAL));
+        }
+        if *are_current && report.is_none() || now < self.due {
+            return None;
         }
         self.due = now.after_millis(INTERVAL << *doublings);
         if report.is_some() {

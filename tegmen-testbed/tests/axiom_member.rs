@@ -233,16 +233,25 @@ fn a_member_catches_up_with_the_keys_of_a_later_epoch() {
     assert_eq!(speak(&mut joining, &mut controller, now.after_millis(61_000)), 0, "it is in epoch 3");
 }
 
-/// Returns the first request of a copy of the sender, which switches the lamps off. The request of the sender with the
-/// same number is [`axiom_datagrams::REQUEST`], which switches them on.
-fn request_of_copy() -> Vec<u8> {
+/// Returns a copy of the sender in epoch 1.
+fn copy() -> Provisioned<Pages, 0, 1> {
     let member = Box::leak(Box::new(Member::<0, 1>::EMPTY));
     let kept = Kept::open(Pages::written()).unwrap();
-    let mut copy = Provisioned::new(member, Provider::new([4; 32]), &axiom_group::sender(), kept).unwrap();
+    Provisioned::new(member, Provider::new([4; 32]), &axiom_group::sender(), kept).unwrap()
+}
+
+/// Returns the first request of a copy of the sender in the epoch of the copy. The request switches the lamps on if `on`
+/// is true. `original` is the request of the sender with the same number, which does the opposite.
+fn request_of(mut copy: Provisioned<Pages, 0, 1>, on: bool, original: &[u8]) -> Vec<u8> {
     let mut out = [0; REQUEST_LEN];
-    let (number, request) = copy.request(&mut out, |number, frame| write(number, false, None, frame).ok()).unwrap();
-    assert_eq!((number, &request[..11]), (0, &axiom_datagrams::REQUEST[..11]), "one SenderID, and one number");
+    let (number, request) = copy.request(&mut out, |number, frame| write(number, on, None, frame).ok()).unwrap();
+    assert_eq!((number, &request[..11]), (0, &original[..11]), "one SenderID, and one number");
     request.to_vec()
+}
+
+/// Returns the first request of a copy of the sender in epoch 1.
+fn request_of_copy() -> Vec<u8> {
+    request_of(copy(), false, &axiom_datagrams::REQUEST)
 }
 
 #[test]
@@ -304,12 +313,44 @@ fn a_report_that_the_controller_refuses_is_repeated_at_longer_intervals() {
     assert_eq!(speak(&mut joining, &mut controller, now), 1);
     assert_eq!(controller.take_report(), Some([0x82, 0x19, 0, 1, 0x18, 7]));
     // The report is answered, and the next one has the shortest interval again.
-    assert_eq!(speak(&mut joining, &mut controller, now.after_millis(960_000)), 0);
-    to_group(&mut joining, now, &request_of_copy());
-    now = now.after_millis(481_000);
-    assert_eq!(speak(&mut joining, &mut controller, now), 1);
-    to_group(&mut joining, now, &request_of_copy());
+    for _ in 0..2 {
+        to_group(&mut joining, now, &request_of_copy());
+        assert_eq!(speak(&mut joining, &mut controller, now.after_millis(59_000)), 0);
+        now = now.after_millis(61_000);
+        assert_eq!(speak(&mut joining, &mut controller, now), 1);
+        assert!(controller.take_report().is_some());
+    }
+}
+
+#[test]
+fn a_clash_of_the_next_epoch_is_reported_at_the_shortest_interval() {
+    let mut joining = start(&Pages::written());
+    let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &axiom_datagrams::KEYS);
+    speak(&mut joining, &mut controller, NOW);
+    to_group(&mut joining, NOW, &axiom_datagrams::REQUEST);
+    response(&mut joining, NOW).unwrap();
+    let mut now = NOW;
+    for interval in [61_000, 61_000, 61_000, 121_000, 241_000] {
+        now = now.after_millis(interval);
+        to_group(&mut joining, now, &request_of_copy());
+        assert_eq!(speak(&mut joining, &mut controller, now), 1);
+    }
+    // The next report is due after 8 minutes, but epoch 2 ends the clash.
+    for message in [&axiom_datagrams::LISTENER_MESSAGE[..], &axiom_datagrams::EPOCH_MESSAGE] {
+        to_group(&mut joining, now, message);
+    }
+    assert_eq!(speak(&mut joining, &mut controller, now), 0);
+    to_group(&mut joining, now, &axiom_datagrams::NEXT_REQUEST);
+    response(&mut joining, now).unwrap();
+    let mut copy = copy();
+    for message in [&axiom_datagrams::SENDER_MESSAGE[..], &axiom_datagrams::EPOCH_MESSAGE] {
+        copy.rekey(message).unwrap();
+    }
+    to_group(&mut joining, now, &request_of(copy, true, &axiom_datagrams::NEXT_REQUEST));
+    assert_eq!(speak(&mut joining, &mut controller, now.after_millis(59_000)), 0);
+    controller.take_report();
     assert_eq!(speak(&mut joining, &mut controller, now.after_millis(61_000)), 1);
+    assert_eq!(controller.take_report(), Some([0x82, 0x19, 0, 2, 0x18, 7]));
 }
 
 #[test]
@@ -329,6 +370,7 @@ fn a_refused_report_does_not_delay_a_request_for_keys_for_long() {
     let mut of_epoch_3 = axiom_datagrams::EPOCH_MESSAGE;
     of_epoch_3[2] = 3;
     to_group(&mut joining, now, &of_epoch_3);
+    assert_eq!(speak(&mut joining, &mut controller, now), 0);
     assert_eq!(speak(&mut joining, &mut controller, now.after_millis(59_000)), 0);
     assert_eq!(speak(&mut joining, &mut controller, now.after_millis(61_000)), 1);
 }
