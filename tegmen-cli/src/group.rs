@@ -16,6 +16,7 @@ use crate::output::{Failure, Output};
 use clap::{Args, Subcommand};
 use std::path::Path;
 use std::process::ExitCode;
+use tegmen_host::contexts::ContextError;
 use tegmen_host::controller::ControllerError;
 use tegmen_host::group::Membership;
 
@@ -65,10 +66,15 @@ fn open(state: &Path) -> Result<Membership, Failure> {
     Membership::open(state).map_err(|error| Failure::usage(format!("--state: {error}")))
 }
 
-/// Makes the error for a failure at the controller. The exit code is 2 if no request was sent to the controller.
+/// Makes the error for a failure at the controller. The exit code is 2 if no request was sent to the controller, or if
+/// the directory of the member cannot be used for the command.
 fn failure(error: ControllerError) -> Failure {
     match error {
-        ControllerError::Name(_) | ControllerError::Uri(_) | ControllerError::Membership(_) => Failure::usage(error),
+        ControllerError::Name(_)
+        | ControllerError::Uri(_)
+        | ControllerError::Membership(_)
+        | ControllerError::RolesUnknown(_)
+        | ControllerError::Context(ContextError::InUse { .. } | ContextError::Monitor { .. }) => Failure::usage(error),
         ControllerError::Unreachable { source, .. } => Failure::request(source),
         other => Failure::new(other),
     }

@@ -74,13 +74,19 @@ fn lamp(dir: &Path, name: &str, address: &str) -> Server {
     Server::spawn(dir, &[own.as_slice(), &options].concat(), 1)
 }
 
-/// Runs `tegmen` with these arguments. Returns true if it succeeds, and its output.
-fn tegmen(dir: &Path, arguments: &str) -> (bool, String) {
+/// Runs `tegmen` with these arguments. Returns its exit code, and its output.
+fn run(dir: &Path, arguments: &str) -> (Option<i32>, String) {
     let output =
         Command::new(env!("CARGO_BIN_EXE_tegmen")).args(arguments.split_whitespace()).current_dir(dir).output();
     let output = output.unwrap();
     let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
-    (output.status.success(), text)
+    (output.status.code(), text)
+}
+
+/// Runs `tegmen` with these arguments. Returns true if it succeeds, and its output.
+fn tegmen(dir: &Path, arguments: &str) -> (bool, String) {
+    let (code, text) = run(dir, arguments);
+    (code == Some(0), text)
 }
 
 fn succeeds(dir: &Path, arguments: &str) -> String {
@@ -267,11 +273,16 @@ fn members_join_talk_follow_the_group_manager_and_refuse_an_evicted_member() {
     let renewed = succeeds(dir, "group renew-key --state attic --credentials attic.toml");
     assert!(renewed.contains("New key pair of the Group OSCORE group lights") && renewed.contains("Sender ID 03"));
     switches(dir, "attic", "six");
-    let (is_done, refused) = tegmen(dir, "group renew-key --state hall --credentials hall.toml");
-    assert!(!is_done && refused.contains("another process"), "{refused}");
+    let (code, refused) = run(dir, "group renew-key --state hall --credentials hall.toml");
+    assert!(code == Some(2) && refused.contains("another process"), "{refused}");
     drop(display);
-    let (is_done, refused) = tegmen(dir, "group renew-key --state display --credentials display.toml");
-    assert!(!is_done && refused.contains("this member is a monitor"), "{refused}");
+    let (code, refused) = run(dir, "group renew-key --state display --credentials display.toml");
+    assert!(code == Some(2) && refused.contains("this member is a monitor"), "{refused}");
+    let file = dir.join("attic/context.toml");
+    let context = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, context.replace("roles = 2\n", "")).unwrap();
+    let (code, refused) = run(dir, "group renew-key --state attic --credentials attic.toml");
+    assert!(code == Some(2) && refused.contains("does not contain the roles"), "{refused}");
     succeeds(dir, "group leave --state attic --credentials attic.toml");
     assert!(!dir.join("attic/context.toml").exists());
 }
