@@ -1,4 +1,4 @@
-//! `tegmen group join --group-oscore`, `update` and `leave`: a member of a Group OSCORE group, and its Group Manager.
+//! `tegmen group join --group-oscore`, `update`, `renew-key` and `leave`: a member of a Group OSCORE group, and its Group Manager.
 
 use super::failure;
 use crate::connect::Connect;
@@ -27,7 +27,7 @@ pub(crate) struct Update {
 
 #[derive(Args)]
 #[command(after_help = "Example:\n  tegmen group renew-key --state switch --credentials switch.toml\n\n\
-    End the server that uses the directory before. If the command is interrupted, run it again.")]
+    First end the server that uses the directory. If the command is interrupted, run it again.")]
 pub(crate) struct RenewKey {
     /// The directory of the member.
     #[arg(long, value_name = "DIR")]

@@ -814,8 +814,8 @@ impl<S: Store> GroupServer<S> {
         (self.events)(Event::Rekeying { group, rekeying, message: format!("{message}{warning}") });
     }
 
-    /// Makes the response for an error of the controller. For a peer without the right to join, the response is the
-    /// same for all groups, except that a signature verifier learns of errors of its group.
+    /// Makes the response for an error of the controller. A peer without a right in the group gets the same response for
+    /// all groups.
     fn refusal(&self, who: &str, (group, rights): (&str, Rights), error: &GroupError) -> Reply {
         let may_join = rights.joins;
         let message = format!("{who} asks for the group {group}: {error}");
