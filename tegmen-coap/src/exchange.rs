@@ -281,7 +281,7 @@ impl<S: ExchangeStorage> Exchanges<S> {
     }
 
     /// Keeps the reply to the received message that has this key. If the peer repeats the message, the reply is sent
-    /// again. The reply is empty if none was sent.
+    /// again, unless the storage keeps none ([`Repeat::Cheap`]). The reply is empty if none was sent.
     pub fn keep_reply(&mut self, storage: &mut S, now: Instant, key: S::Key, repeat: Repeat, reply: &[u8]) {
         storage.keep(now, &mut self.kept, key, repeat, reply);
     }

@@ -38,7 +38,8 @@ impl From<Full> for Busy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repeat {
     /// The second execution changes nothing, and takes hardly longer than the search for the first reply. A storage may
-    /// keep no reply to such a request (RFC 7252, section 4.5).
+    /// keep no reply to such a request (RFC 7252, section 4.5). [`Exchanges::last_reply`](crate::Exchanges::last_reply) is
+    /// then empty, so the reply cannot be sent again to a peer that has another address meanwhile.
     Cheap,
     /// The second execution changes nothing. This is the case for GET and FETCH, and for a received response, whose
     /// reply is only an acknowledgement.

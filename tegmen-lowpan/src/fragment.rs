@@ -124,7 +124,7 @@ struct Slot<const BYTES: usize> {
 }
 
 impl<const BYTES: usize> Slot<BYTES> {
-    /// All bytes are zero, so that an image does not store them.
+    /// The compiler makes all bytes zero, so that an image does not store them.
     const FREE: Self = Self {
         since: Instant::AT_ONCE,
         hop: Hop { source: LinkAddress::Absent, destination: LinkAddress::Absent },
