@@ -1,4 +1,4 @@
-//! Hashes under secret keys: who does not know the keys cannot predict which values collide. For short values they take
+//! Hashes under secret keys. Without the keys, nobody can predict which values collide. For short values they take
 //! a few multiplications, and a fraction of the time of the hash of the standard library.
 
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -18,7 +18,7 @@ pub struct Index {
     keys: [u64; 6],
 }
 
-/// A hash under secret keys of a path, a connection id, a reply or a session identity. Who does not know the keys cannot
+/// A hash under secret keys of a path, a connection id, a reply or a session identity. Without the keys, nobody can
 /// predict which of these values collide.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tag(u32);

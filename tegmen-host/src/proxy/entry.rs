@@ -3,7 +3,6 @@
 use super::Shared;
 use super::failed::Failed;
 use super::memory::Owner;
-use super::state::Waiter;
 use crate::clock;
 use crate::server::{Notifier, Responder};
 use std::sync::Arc;
@@ -45,17 +44,16 @@ impl Entry {
 impl Drop for Entry {
     /// The caller must not have locked the state.
     fn drop(&mut self) {
-        let responder = |waiter: Waiter| waiter.responder;
         let (waiters, observers): (Vec<Responder>, _) = match std::mem::replace(&mut self.kind, Kind::Removed) {
             Kind::Removed => return,
             Kind::Apart => return self.shared.state().end_apart(None, true),
             Kind::Fetch { id, key, owner } => {
                 let waiters = self.shared.state().end(clock::now(), id, (&key, 0), owner, None);
-                (waiters.into_iter().map(responder).collect(), None)
+                (waiters.into_iter().map(|waiter| waiter.responder).collect(), None)
             }
             Kind::Watch { key, observers } => {
                 let waiters = self.shared.state().end_watch(&key);
-                (waiters.into_iter().map(responder).collect(), Some(observers))
+                (waiters.into_iter().map(|waiter| waiter.responder).collect(), Some(observers))
             }
             Kind::Protected { key, observers } => (self.shared.state().protected.end(&key), Some(observers)),
         };
