@@ -45,7 +45,7 @@ impl Index {
 
     /// Returns the tag of `path`.
     #[inline]
-    pub fn tag(&self, path: &Path) -> Tag {
+    pub(crate) fn tag(&self, path: &Path) -> Tag {
         let words = |ip: &[u8; 16]| {
             let both = u128::from_ne_bytes(*ip);
             (both as u64, (both >> 64) as u64)
@@ -60,7 +60,7 @@ impl Index {
     }
 
     /// Returns the tag of a connection id, of at most 20 bytes.
-    pub fn tag_of_id(&self, id: &[u8]) -> Tag {
+    pub(crate) fn tag_of_id(&self, id: &[u8]) -> Tag {
         let mut words = [0u64; 4];
         for (word, bytes) in words.iter_mut().zip(id.chunks(8)) {
             let mut padded = [0; 8];
@@ -74,14 +74,14 @@ impl Index {
 
     /// Prefetches the slot of `tag` into the cache.
     #[inline]
-    pub fn prefetch(&self, tag: Tag) {
+    pub(crate) fn prefetch(&self, tag: Tag) {
         prefetch(&self.slots[self.home(tag)]);
     }
 
     /// Returns the position that the first slot for `tag` contains. This is usually the position that the caller
     /// searches. Returns `u32::MAX` if the slot is empty.
     #[inline]
-    pub fn guess(&self, tag: Tag) -> u32 {
+    pub(crate) fn guess(&self, tag: Tag) -> u32 {
         // Zero is an empty slot.
         (self.slots[self.home(tag)] as u32).wrapping_sub(1)
     }
@@ -147,7 +147,7 @@ impl Index {
     }
 
     /// Returns the number of bytes that the index takes on the heap.
-    pub fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         size_of_val(&*self.slots)
     }
 
