@@ -209,14 +209,16 @@ async fn a_repeated_request_for_a_stored_response_gets_the_response_again() {
     }
 }
 
+/// Starts a server with one shard for this proxy.
+fn server_of(proxy: &Proxy) -> Server {
+    let builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).allow_plain().on_event(|_| ());
+    builder.serve(proxy.clone()).unwrap()
+}
+
 #[tokio::test]
 async fn a_proxy_of_two_servers_forwards_after_the_end_of_one_of_them() {
     let (origin, proxy) = (Origin::new(), Proxy::new(settings()).unwrap());
-    let serve = || {
-        let builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).allow_plain().on_event(|_| ());
-        builder.serve(proxy.clone()).unwrap()
-    };
-    let (first, second) = (serve(), serve());
+    let [first, second] = [&proxy, &proxy].map(server_of);
     let (client, other) = (client_of(&first).await, client_of(&second).await);
     assert_eq!(text(&get(&client, &origin.uri("/none")).await), (Code::CONTENT, "none 1"));
     assert_eq!(text(&get(&other, &origin.uri("/none")).await), (Code::CONTENT, "none 2"));
@@ -230,11 +232,7 @@ async fn a_proxy_of_two_servers_forwards_after_the_end_of_one_of_them() {
 #[tokio::test]
 async fn requests_that_wait_at_the_end_of_one_of_two_servers_do_not_block_the_requests_that_follow() {
     let (origin, proxy) = (Origin::new(), Proxy::new(settings()).unwrap());
-    let serve = || {
-        let builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).allow_plain().on_event(|_| ());
-        builder.serve(proxy.clone()).unwrap()
-    };
-    let (first, second) = (serve(), serve());
+    let [first, second] = [&proxy, &proxy].map(server_of);
     let (client, other) = (client_of(&first).await, client_of(&second).await);
     assert_eq!(text(&get(&client, &origin.uri("/none")).await), (Code::CONTENT, "none 1"));
     // A request that others can join, a request for one client, and an observation. The origin does not answer.

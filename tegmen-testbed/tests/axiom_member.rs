@@ -254,13 +254,31 @@ fn request_of_copy() -> Vec<u8> {
     request_of(copy(), false, &axiom_datagrams::REQUEST)
 }
 
-#[test]
-fn a_member_reports_two_senders_with_one_sender_id_and_no_replay() {
+/// Returns a member that has responded to a request of the sender, and its controller.
+fn responding() -> (GroupMember<Pages>, Controller<'static>) {
     let mut joining = start(&Pages::written());
     let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &axiom_datagrams::KEYS);
     speak(&mut joining, &mut controller, NOW);
     to_group(&mut joining, NOW, &axiom_datagrams::REQUEST);
     response(&mut joining, NOW).unwrap();
+    (joining, controller)
+}
+
+/// Returns a member whose controller refuses its reports of a clash, the controller, and the time. The next report is due
+/// after 8 minutes.
+fn refused() -> (GroupMember<Pages>, Controller<'static>, Instant) {
+    let ((mut joining, mut controller), mut now) = (responding(), NOW);
+    for interval in [61_000, 61_000, 61_000, 121_000, 241_000] {
+        now = now.after_millis(interval);
+        to_group(&mut joining, now, &request_of_copy());
+        assert_eq!(speak(&mut joining, &mut controller, now), 1);
+    }
+    (joining, controller, now)
+}
+
+#[test]
+fn a_member_reports_two_senders_with_one_sender_id_and_no_replay() {
+    let (mut joining, mut controller) = responding();
     // Neither a replay nor a forgery is a clash.
     let of_copy = request_of_copy();
     let mut forged = of_copy.clone();
@@ -288,11 +306,7 @@ fn a_member_reports_two_senders_with_one_sender_id_and_no_replay() {
 
 #[test]
 fn a_report_that_the_controller_refuses_is_repeated_at_longer_intervals() {
-    let mut joining = start(&Pages::written());
-    let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &axiom_datagrams::KEYS);
-    speak(&mut joining, &mut controller, NOW);
-    to_group(&mut joining, NOW, &axiom_datagrams::REQUEST);
-    response(&mut joining, NOW).unwrap();
+    let (mut joining, mut controller) = responding();
     let mut now = NOW.after_millis(61_000);
     // The controller accepts a report, and refuses the next one with 5.03.
     for _ in 0..2 {
@@ -324,18 +338,8 @@ fn a_report_that_the_controller_refuses_is_repeated_at_longer_intervals() {
 
 #[test]
 fn a_clash_of_the_next_epoch_is_reported_at_the_shortest_interval() {
-    let mut joining = start(&Pages::written());
-    let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &axiom_datagrams::KEYS);
-    speak(&mut joining, &mut controller, NOW);
-    to_group(&mut joining, NOW, &axiom_datagrams::REQUEST);
-    response(&mut joining, NOW).unwrap();
-    let mut now = NOW;
-    for interval in [61_000, 61_000, 61_000, 121_000, 241_000] {
-        now = now.after_millis(interval);
-        to_group(&mut joining, now, &request_of_copy());
-        assert_eq!(speak(&mut joining, &mut controller, now), 1);
-    }
-    // The next report is due after 8 minutes, but epoch 2 ends the clash.
+    let (mut joining, mut controller, now) = refused();
+    // Epoch 2 ends the clash.
     for message in [&axiom_datagrams::LISTENER_MESSAGE[..], &axiom_datagrams::EPOCH_MESSAGE] {
         to_group(&mut joining, now, message);
     }
@@ -355,18 +359,7 @@ fn a_clash_of_the_next_epoch_is_reported_at_the_shortest_interval() {
 
 #[test]
 fn a_refused_report_does_not_delay_a_request_for_keys_for_long() {
-    let mut joining = start(&Pages::written());
-    let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &axiom_datagrams::KEYS);
-    speak(&mut joining, &mut controller, NOW);
-    to_group(&mut joining, NOW, &axiom_datagrams::REQUEST);
-    response(&mut joining, NOW).unwrap();
-    let mut now = NOW;
-    for interval in [61_000, 61_000, 61_000, 121_000, 241_000] {
-        now = now.after_millis(interval);
-        to_group(&mut joining, now, &request_of_copy());
-        assert_eq!(speak(&mut joining, &mut controller, now), 1);
-    }
-    // The next report is due after 8 minutes.
+    let (mut joining, mut controller, now) = refused();
     let mut of_epoch_3 = axiom_datagrams::EPOCH_MESSAGE;
     of_epoch_3[2] = 3;
     to_group(&mut joining, now, &of_epoch_3);
@@ -377,11 +370,7 @@ fn a_refused_report_does_not_delay_a_request_for_keys_for_long() {
 
 #[test]
 fn a_report_reaches_a_controller_that_could_not_be_reached_and_has_lost_the_session() {
-    let mut joining = start(&Pages::written());
-    let mut controller = Controller::new(NOW, Provider::new([3; 32]), TO_CONTROLLER, &axiom_datagrams::KEYS);
-    speak(&mut joining, &mut controller, NOW);
-    to_group(&mut joining, NOW, &axiom_datagrams::REQUEST);
-    response(&mut joining, NOW).unwrap();
+    let (mut joining, mut controller) = responding();
     let mut now = NOW.after_millis(61_000);
     to_group(&mut joining, now, &request_of_copy());
     // All datagrams of the member are lost for longer than a request waits for its answer.

@@ -1,9 +1,9 @@
 //! Attacks on messages, by an outsider and by a member.
 
-use crate::world::{Group, Heard, Member, id_of, request, response};
+use crate::world::{Group, Heard, Member, covered, id_of, request, response};
 use proptest::prelude::*;
 use tegmen_base::crypto::Curve;
-use tegmen_coap::{MessageRef, OptionNumber};
+use tegmen_coap::OptionNumber;
 use tegmen_oscore::UnprotectError;
 
 /// Lets a client send a request to the member `lamp`, and lets this member answer. Returns the client, the member
@@ -16,16 +16,6 @@ fn exchange(curve: Curve, pairwise: bool) -> (Member, Member, crate::world::Pend
     let (_, nonce) = group.member("lamp").hear_fresh(&datagram);
     let answer = lamp.answer(&response(), back, &nonce.request(), Some(nonce)).unwrap();
     (client, lamp, pending, datagram, answer)
-}
-
-/// Returns the positions of all bytes that the protection covers: the value of the OSCORE option, and the payload.
-fn covered(datagram: &[u8]) -> Vec<usize> {
-    let message = MessageRef::parse(datagram).unwrap();
-    let within = |part: &[u8]| {
-        let start = part.as_ptr() as usize - datagram.as_ptr() as usize;
-        start..start + part.len()
-    };
-    within(message.option(OptionNumber::OSCORE).unwrap()).chain(within(message.payload())).collect()
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! Signature checkers: they verify the signatures of messages whose content they cannot read.
 
 use crate::vectors::{algorithms, all, bytes};
-use crate::world::{Group, Member, Recorder, credential, id_of, request, response};
+use crate::world::{Group, Member, Recorder, covered, credential, id_of, request, response};
 use tegmen_base::crypto::Curve;
-use tegmen_coap::{MessageRef, OptionNumber};
 use tegmen_oscore::group::{Algorithms, BadGroup, GroupParameters, GroupRequest, SignatureChecker};
 use tegmen_oscore::{Id, UnprotectError};
 
@@ -48,16 +47,6 @@ fn exchange(group: &Group) -> (Vec<u8>, [Vec<u8>; 2]) {
     let request = nonce.request();
     let first = lamp.answer(&response(), None, &request, Some(nonce)).unwrap();
     (asked, [first, lamp.answer(&response(), None, &request, None).unwrap()])
-}
-
-/// Returns the positions of all bytes that the signature covers or that carry the signature.
-fn covered(datagram: &[u8]) -> Vec<usize> {
-    let message = MessageRef::parse(datagram).unwrap();
-    let within = |part: &[u8]| {
-        let start = part.as_ptr() as usize - datagram.as_ptr() as usize;
-        start..start + part.len()
-    };
-    within(message.option(OptionNumber::OSCORE).unwrap()).chain(within(message.payload())).collect()
 }
 
 #[test]

@@ -299,6 +299,16 @@ pub(crate) fn message(code: Code, options: &[(OptionNumber, &[u8])], payload: &[
     frame.bytes().to_vec()
 }
 
+/// Returns the positions of all bytes that the protection or the signature covers: the value of the OSCORE option, and the payload.
+pub(crate) fn covered(datagram: &[u8]) -> Vec<usize> {
+    let message = MessageRef::parse(datagram).unwrap();
+    let within = |part: &[u8]| {
+        let start = part.as_ptr() as usize - datagram.as_ptr() as usize;
+        start..start + part.len()
+    };
+    within(message.option(OptionNumber::OSCORE).unwrap()).chain(within(message.payload())).collect()
+}
+
 pub(crate) fn request() -> Vec<u8> {
     message(Code::PUT, &[(OptionNumber::URI_PATH, b"light")], b"on")
 }
