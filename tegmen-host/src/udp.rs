@@ -346,8 +346,8 @@ impl Socket {
     }
 }
 
-/// Lets the system not report the time and the congestion marks of received datagrams, which [`UdpSocketState::new`]
-/// asks for and nobody reads. Without `with_destination`, the system does not report the destination address either.
+/// Stops the reports of the time and the congestion marks of received datagrams: [`UdpSocketState::new`] requests these
+/// reports, and nobody reads them. Without `with_destination`, also stops the reports of the destination address.
 #[cfg(target_os = "linux")]
 fn report_less(io: &std::net::UdpSocket, with_destination: bool) -> io::Result<()> {
     // A system that does not know these two options reports nothing.

@@ -28,7 +28,7 @@ impl Default for AcceptedBounds {
     }
 }
 
-/// The last number of an entry. It is greater than the number of entries that fit into the memory of a machine.
+/// The last number of an entry. With as many entries, the table would take more than 200 GB.
 const LAST: u32 = u32::MAX >> 1;
 
 /// The reason why an identity is not accepted.
@@ -85,7 +85,7 @@ pub struct Accepted {
     bounds: AcceptedBounds,
     /// The entries, in the order in which they were accepted. They expire in the same order.
     entries: VecDeque<Entry>,
-    /// The number of the first entry. Each following entry has the next number. After [`LAST`] follows 0.
+    /// The number of the first entry. Each following entry has the next number. The number 0 follows [`LAST`].
     first: u32,
     /// Contains the number of each entry, under the tag of its identity.
     index: Index,
@@ -100,8 +100,9 @@ struct Each {
 }
 
 impl Accepted {
-    /// Makes an empty table.
+    /// Makes an empty table. It never has more than 2^31 - 1 identities, even if `bounds` allows more.
     pub fn new(bounds: AcceptedBounds) -> Self {
+        let bounds = AcceptedBounds { identities: bounds.identities.min(LAST as usize), ..bounds };
         Self {
             bounds,
             entries: VecDeque::new(),

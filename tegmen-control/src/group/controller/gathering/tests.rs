@@ -39,7 +39,7 @@ fn members_after_a_crowd_wait_for_as_many_as_the_crowd_had() {
     assert!(is_due(&state, now));
     let mut state = after_crowd(3 * MOST_GATHERED, now);
     assert!(!add(&mut state, MOST_GATHERED - 1, now));
-    assert!(state.add(now), "so many do not wait for more");
+    assert!(state.add(now), "a full crowd does not wait for more joins");
 }
 
 #[test]
