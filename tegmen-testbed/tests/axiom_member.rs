@@ -370,7 +370,7 @@ fn a_refused_report_does_not_delay_a_request_for_keys_for_long() {
 
 #[test]
 fn a_report_reaches_a_controller_that_could_not_be_reached_and_has_lost_the_session() {
-    let (mut joining, mut controller) = responding();
+    let (mut joining, _) = responding();
     let mut now = NOW.after_millis(61_000);
     to_group(&mut joining, now, &request_of_copy());
     // All datagrams of the member are lost for longer than a request waits for its answer.
