@@ -442,7 +442,7 @@ impl<S: Store> GroupServer<S> {
                 Err(NotProved::Refused(error)) => {
                     let why = match error {
                         GroupcommError::OtherCredential => "its public key is not of the scheme of the group",
-                        _ => "it does not prove that it has the private key, or did not in time",
+                        _ => "it does not prove that it has the private key, or the proof came too late",
                     };
                     let message = format!("{who} asks for the group {group}: {why}");
                     (self.events)(Event::Refused { who: Some(who), message });
@@ -496,7 +496,8 @@ impl<S: Store> GroupServer<S> {
                 let proof = (&possession, cnonce.as_slice());
                 let checked = self.challenges.check_oscore((who, group), scheme, proof, Instant::now());
                 if let Err(error) = checked {
-                    let why = "it does not prove that it has the private key of its credential, or did not in time";
+                    let why =
+                        "it does not prove that it has the private key of its credential, or the proof came too late";
                     let message = format!("{who} asks for the group {group}: {why}");
                     (self.events)(Event::Refused { who: Some(who), message });
                     return Ok(explained(Code::BAD_REQUEST, error));
@@ -767,7 +768,7 @@ impl<S: Store> GroupServer<S> {
         oscore::check_credential(&config, who, &possession.credential)?;
         let proof = (&possession, cnonce.as_slice());
         if let Err(error) = self.challenges.check_oscore((who, group), scheme, proof, Instant::now()) {
-            let why = "it does not prove that it has the private key of its new credential, or did not in time";
+            let why = "it does not prove that it has the private key of its new credential, or the proof came too late";
             (self.events)(Event::Refused { who: Some(who), message: format!("{who} in the group {group}: {why}") });
             return Ok(explained(Code::BAD_REQUEST, error));
         }
