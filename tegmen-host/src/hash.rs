@@ -26,8 +26,9 @@ impl Keys {
     /// Returns the hash of two words.
     #[inline]
     pub(crate) const fn of_words(&self, a: u64, b: u64) -> u64 {
-        let [k0, k1, ..] = self.0;
-        fold(a ^ k0, b ^ k1)
+        let [k0, k1, k2, _] = self.0;
+        // The second product spreads words that differ by small numbers.
+        fold(fold(a ^ k0, b ^ k1), k2)
     }
 }
 
@@ -101,7 +102,9 @@ impl Hasher for KeyedHasher {
 
     #[inline]
     fn finish(&self) -> u64 {
-        self.state
+        let [k0, ..] = self.keys;
+        // Consecutive numbers give states at equal distances. This product spreads the states over all bits.
+        fold(self.state, k0)
     }
 }
 

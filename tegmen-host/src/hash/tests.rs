@@ -33,12 +33,19 @@ fn a_value_and_a_clone_of_its_keys_give_the_same_hash() {
 
 #[test]
 fn hashes_of_consecutive_numbers_fill_the_lowest_and_the_highest_bits() {
-    let keys = Keys::default();
-    let hashes: Vec<_> = (0..4096_u64).map(|number| keys.hash_one(number)).collect();
-    for shift in [0, 57] {
-        let mut counts = [0_u32; 128];
-        hashes.iter().for_each(|hash| counts[(hash >> shift & 127) as usize] += 1);
-        // 32 are expected. With random hashes, one of the 128 counts is outside of these limits in one of 10^9 runs.
-        assert!(counts.iter().all(|count| (2..=96).contains(count)), "{counts:?}");
+    for run in 0..200 {
+        let keys = Keys::default();
+        for (name, hash) in [
+            ("hash_one", &(|number| keys.hash_one(number)) as &dyn Fn(u64) -> u64),
+            ("of_words, first", &|number| keys.of_words(number, 7)),
+            ("of_words, second", &|number| keys.of_words(7, number)),
+        ] {
+            for shift in [0, 57] {
+                let mut counts = [0_u32; 128];
+                (0..4096).for_each(|number| counts[(hash(number) >> shift & 127) as usize] += 1);
+                // 32 are expected. With random hashes, one count in 10^12 is outside of these limits.
+                assert!(counts.iter().all(|count| (2..=96).contains(count)), "run {run}, {name}, {shift}: {counts:?}");
+            }
+        }
     }
 }
