@@ -1,8 +1,9 @@
 //! Checks the tables of conformance (`conformance/*.toml`; `conformance/README.md` describes them). The number of rules
-//! in a table must be the number that the table states. The functions and tests that a table names must exist. With
-//! `--nocapture` the tests print the counts.
+//! in a table must be the number that the table states. The functions and tests that a table names must exist, and so must
+//! the tests that `tegmen-testbed/faults.toml` names. With `--nocapture` the tests print the counts.
 
 use serde::Deserialize;
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -92,7 +93,9 @@ fn sources(target: &str) -> Vec<PathBuf> {
         .filter(|path| path.join("Cargo.toml").exists());
     let mut found = Vec::new();
     for of in crates {
-        if of.file_name().unwrap().to_string_lossy().replace('-', "_") == target {
+        let name = of.file_name().unwrap().to_string_lossy().replace('-', "_");
+        // The program of the crate `tegmen-cli` has the name of another crate.
+        if name == target || (target, name.as_str()) == ("tegmen", "tegmen_cli") {
             walk(&of.join("src"), &mut found);
         }
         walk(&of.join("tests").join(target), &mut found);
@@ -112,13 +115,15 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns true if the test exists in the file of its module.
+/// Returns true if the test exists in the file of its module. A module `tests` can also be in the file of the module above.
 fn exists(test: &str) -> bool {
     let Some((target, path)) = test.split_once("::") else { return false };
     let (modules, name) = path.rsplit_once("::").unwrap_or(("", path));
     let module = modules.replace("::", "/");
+    let above = module.strip_suffix("/tests").unwrap_or(&module);
     sources(target).iter().any(|file| {
-        let of_module = module.is_empty() || file.with_extension("").ends_with(&module);
+        let file_module = file.with_extension("");
+        let of_module = module.is_empty() || file_module.ends_with(&module) || file_module.ends_with(above);
         of_module && fs::read_to_string(file).unwrap().contains(&format!("fn {name}("))
     })
 }
@@ -194,6 +199,28 @@ fn the_tables_name_tests_that_exist() {
             for test in &rule.tests {
                 assert!(exists(test), "{} names {test}, which does not exist", place(&table, rule));
             }
+        }
+    }
+}
+
+#[test]
+fn the_classes_of_faults_have_different_numbers_and_name_tests_that_exist() {
+    #[derive(Deserialize)]
+    struct Faults {
+        fault: Vec<Fault>,
+    }
+    #[derive(Deserialize)]
+    struct Fault {
+        number: u32,
+        #[serde(default)]
+        tests: Vec<String>,
+    }
+    let text = fs::read_to_string(root().join("tegmen-testbed/faults.toml")).unwrap();
+    let mut numbers = HashSet::new();
+    for Fault { number, tests } in toml::from_str::<Faults>(&text).unwrap().fault {
+        assert!(numbers.insert(number), "two faults have the number {number}");
+        for test in tests {
+            assert!(exists(&test), "fault {number} names {test}, which does not exist");
         }
     }
 }
