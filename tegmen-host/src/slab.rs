@@ -18,6 +18,9 @@ const OUTGOING: usize = 1536;
 /// Size, in bytes, of a handshake's buffer for incoming fragments and early records. The buffer holds the longest
 /// accepted certificate chain, and for each byte of the chain one bit that shows whether the byte has arrived.
 const INCOMING: usize = 6144;
+/// Maximum number of buffers for incoming data that the table keeps for later handshakes. A burst of handshakes then
+/// uses the same buffers again, which are still in the cache of the processor.
+const SPARE: usize = 16;
 
 /// Maximum number of paths whose entries one call of [`Slab::prefetch`] loads into the cache of the processor.
 pub const BATCH: usize = 32;
@@ -109,7 +112,8 @@ struct HandshakeSlot {
     remote: IpAddr,
     state: HandshakeState,
     outgoing: [u8; OUTGOING],
-    incoming: [u8; INCOMING],
+    /// The buffer for incoming data; `None` in a completed handshake, whose last flight may have to be sent again.
+    incoming: Option<Box<[u8; INCOMING]>>,
 }
 
 /// The maximum numbers of peers and handshakes of a table.
@@ -149,6 +153,8 @@ pub struct Slab<A, const N: usize = BLOCK> {
     wheel: Wheel,
     handshakes: Vec<Option<Box<HandshakeSlot>>>,
     free_handshakes: Vec<u32>,
+    /// Buffers for the incoming data of later handshakes.
+    spare: Vec<Box<[u8; INCOMING]>>,
     /// The peers in a handshake, in the order of their arrival. `stranger_order` has the unauthenticated peers without
     /// a handshake, in the same order. Both lists can contain removed peers.
     handshake_order: VecDeque<PeerId>,
@@ -185,6 +191,7 @@ impl<A: Default, const N: usize> Slab<A, N> {
             wheel: Wheel::new(),
             handshakes: Vec::new(),
             free_handshakes: Vec::new(),
+            spare: Vec::new(),
             handshake_order: VecDeque::new(),
             stranger_order: VecDeque::new(),
             shares: Shares::new(),
@@ -204,6 +211,9 @@ impl<A: Default, const N: usize> Slab<A, N> {
             + self.wheel.heap_bytes()
             + self.handshakes.capacity() * size_of::<Option<Box<HandshakeSlot>>>()
             + self.handshakes.iter().flatten().count() * size_of::<HandshakeSlot>()
+            + self.spare.capacity() * size_of::<Box<[u8; INCOMING]>>()
+            + (self.spare.len() + self.handshakes.iter().flatten().filter_map(|one| one.incoming.as_ref()).count())
+                * INCOMING
             + self.free_handshakes.capacity() * size_of::<u32>()
             + (self.handshake_order.capacity() + self.stranger_order.capacity()) * size_of::<PeerId>()
             + self.shares.heap_bytes()
@@ -331,6 +341,22 @@ impl<A: Default, const N: usize> Slab<A, N> {
         std::mem::take(&mut self.displaced)
     }
 
+    /// Removes the buffer for incoming data from the handshake of a peer. A completed handshake receives nothing: the
+    /// session of the peer receives all later records.
+    fn spare_incoming(&mut self, id: PeerId) {
+        let Some(entry) = self.entries.get(id.index).filter(|entry| entry.has_been(id)) else { return };
+        let handshake = self.handshakes.get_mut(entry.handshake as usize).and_then(Option::as_mut);
+        let incoming = handshake.and_then(|handshake| handshake.incoming.take());
+        self.keep_spare(incoming);
+    }
+
+    /// Keeps a buffer for a later handshake, if fewer than [`SPARE`] buffers are kept.
+    fn keep_spare(&mut self, incoming: Option<Box<[u8; INCOMING]>>) {
+        if self.spare.len() < SPARE {
+            self.spare.extend(incoming);
+        }
+    }
+
     /// Returns the number of handshakes in the table: those in progress, and completed ones whose last flight may have
     /// to be repeated.
     pub fn handshakes(&self) -> usize {
@@ -429,6 +455,11 @@ impl<A: Default, const N: usize> Slab<A, N> {
     }
 }
 
+/// Makes a buffer for the incoming data of a handshake.
+fn new_incoming() -> Option<Box<[u8; INCOMING]>> {
+    vec![0; INCOMING].into_boxed_slice().try_into().ok()
+}
+
 impl<A: Default, const N: usize> Peers for Slab<A, N> {
     type Attached = A;
 
@@ -453,6 +484,7 @@ impl<A: Default, const N: usize> Peers for Slab<A, N> {
         let handshake = self.handshakes.get_mut(entry.handshake as usize)?.as_mut()?;
         let HandshakeSlot { state, outgoing, incoming, .. } = &mut **handshake;
         let ids = self.ids.get_mut(entry.ids as usize).map(|(_, ids)| ids);
+        let incoming: &mut [u8] = incoming.as_deref_mut().map_or(&mut [], |incoming| incoming);
         Some(entry.peer.handshake(state, ids, Buffers { outgoing, incoming }))
     }
 
@@ -476,7 +508,7 @@ impl<A: Default, const N: usize> Peers for Slab<A, N> {
         if new.with_handshake {
             let (begun, remote) = (self.now, SocketAddr::from(new.path.remote).ip());
             self.shares.take(remote);
-            let (outgoing, incoming) = ([0; OUTGOING], [0; INCOMING]);
+            let (outgoing, incoming) = ([0; OUTGOING], self.spare.pop().or_else(new_incoming));
             let handshake =
                 Box::new(HandshakeSlot { owner: id, begun, remote, state: HandshakeState::idle(), outgoing, incoming });
             let position = match self.free_handshakes.pop() {
@@ -515,6 +547,9 @@ impl<A: Default, const N: usize> Peers for Slab<A, N> {
             peer.set_phase(phase);
         }
         self.index_path(id.index);
+        if phase == Phase::Established {
+            self.spare_incoming(id);
+        }
         let Some(rank) = settles else { return };
         self.handshaking -= 1;
         if phase == Phase::Established && self.len - self.handshaking > self.capacity.peers {
@@ -533,8 +568,9 @@ impl<A: Default, const N: usize> Peers for Slab<A, N> {
         {
             wipe_room(&mut handshake.outgoing);
             self.shares.give_back(handshake.remote);
-            *slot = None;
+            let incoming = slot.take().and_then(|handshake| handshake.incoming);
             self.free_handshakes.push(position);
+            self.keep_spare(incoming);
         }
     }
 

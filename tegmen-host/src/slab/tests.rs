@@ -122,6 +122,21 @@ fn a_full_table_displaces_no_handshake_that_is_under_way() {
     assert_eq!(alive(&table, &first), 64);
 }
 
+#[test]
+fn a_completed_handshake_leaves_its_buffer_to_later_ones() {
+    let mut table = Slab::<u64>::new(Capacity::default());
+    let buffers = |table: &Slab<u64>| table.handshakes.iter().flatten().filter(|one| one.incoming.is_some()).count();
+    let completed = knock(&mut table, 1, 0..2 * SPARE as u16);
+    let bytes = table.bytes();
+    completed.iter().for_each(|id| table.set_phase(*id, Phase::Established));
+    assert_eq!((table.handshakes(), buffers(&table), table.spare.len()), (completed.len(), 0, SPARE));
+    assert!(table.bytes() < bytes - SPARE * INCOMING / 2);
+    // Their last flights may have to be sent again.
+    assert!(completed.iter().all(|id| table.handshake(*id).is_some()));
+    knock(&mut table, 2, 0..1);
+    assert_eq!((buffers(&table), table.spare.len()), (1, SPARE - 1));
+}
+
 /// Makes a session on a separate path. The principal of the session has just been authenticated with this rank.
 fn establish(endpoint: &mut Slab<u64>, number: u32, rank: Rank) -> PeerId {
     let (path, phase, is_session) = (&path(number), Phase::Handshaking, true);
