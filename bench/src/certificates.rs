@@ -131,10 +131,14 @@ pub(crate) struct Bare {
     crypto: HostCrypto,
     group: NamedGroup,
     signer: SoftwareKey,
-    digest: [u8; 32],
-    /// The inputs of each signature verification of one endpoint: the public key, the digest and the signature. The
-    /// first entry is for the signature of the peer itself, and the others are for the certificates of the peer.
-    links: Vec<(Vec<u8>, [u8; 32], Vec<u8>)>,
+    /// The digests that are signed and verified in turn, each with its signature. The time of a verification depends on
+    /// its inputs: with few inputs, the processor would predict the branches of the whole computation.
+    signed: Vec<([u8; 32], Vec<u8>)>,
+    /// The index in `signed` of the entry that is used next.
+    next: usize,
+    /// The number of signatures that one endpoint verifies: the signature of the peer itself, and the signatures of the
+    /// certificates of the peer.
+    verified: usize,
 }
 
 impl Bare {
@@ -147,12 +151,17 @@ impl Bare {
     /// Prepares the operations. The client and the server use the private key in `pem`, key shares in `group`, and
     /// chains with `certificates` certificates.
     pub(crate) fn with(pem: &[u8], group: NamedGroup, certificates: usize) -> Result<Self, Failure> {
+        let mut crypto = HostCrypto::from_os().map_err(failure)?;
+        // The keys of all signers have the same length, so one signer is enough.
         let signer = SoftwareKey::from_pem(pem).map_err(Failure::new)?;
-        let digest = [7; 32];
-        let signature = signer.sign_digest(&digest).map_err(|error| Failure::new(error.to_string()))?;
-        // The keys and digests of all signers have the same lengths, so one signer is enough.
-        let links = vec![(signer.public_key().to_vec(), digest, signature); certificates + 1];
-        Ok(Self { crypto: HostCrypto::from_os().map_err(failure)?, group, signer, digest, links })
+        let sign = |_| {
+            let mut digest = [0; 32];
+            crypto.random(&mut digest);
+            let signature = signer.sign_digest(&digest).map_err(|error| Failure::new(error.to_string()))?;
+            Ok((digest, signature))
+        };
+        let signed = (0..SIGNED).map(sign).collect::<Result<_, Failure>>()?;
+        Ok(Self { crypto, group, signer, signed, next: 0, verified: certificates + 1 })
     }
 
     fn handshake(&mut self) -> Result<(), Failure> {
@@ -172,11 +181,14 @@ impl Bare {
         let mut secret = [0; SCALAR_LEN];
         self.crypto.agree(self.group, private, share, &mut secret).map_err(failure)?;
         black_box(secret);
-        black_box(self.signer.sign_digest(&self.digest)).map_err(|error| Failure::new(error.to_string()))?;
-        for (public_key, digest, signature) in &self.links {
-            let scheme = self.signer.scheme();
-            let verified = self.crypto.verify(scheme, black_box(public_key), digest, signature);
-            verified.map_err(failure)?;
+        for turn in 0..self.verified {
+            let (digest, signature) = &self.signed[self.next];
+            self.next = (self.next + 1) % self.signed.len();
+            if turn == 0 {
+                black_box(self.signer.sign_digest(digest)).map_err(|error| Failure::new(error.to_string()))?;
+            }
+            let (scheme, public_key) = (self.signer.scheme(), black_box(self.signer.public_key()));
+            self.crypto.verify(scheme, public_key, digest, signature).map_err(failure)?;
         }
         Ok(())
     }
@@ -234,6 +246,8 @@ fn draw(of: Certificates, directory: &Path) -> Result<(), Failure> {
 const NOTE: &str = "mutual handshakes: keys of secp256r1 or of RSA with 2048 bits, an agreement on the group that a stack likes \
                     best, AES-128-GCM, both ends in the time; bare operations are those of both of our ends: two key pairs \
                     and two agreements of x25519, two signatures made and six verified, without any message";
+/// The number of digests that [`Bare`] signs and verifies in turn.
+const SIGNED: usize = 512;
 /// Number of handshakes in a pass. They take about a tenth of a second with ECDSA.
 const HANDSHAKES: u32 = 150;
 /// Number of sessions that are open at the same time when the memory of one session is measured.
