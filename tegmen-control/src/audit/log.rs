@@ -549,7 +549,7 @@ const GATHERING: Duration = Duration::from_millis(1);
 const MANY: usize = 8;
 /// The time for which records wait for further records, if no caller waits for the results of these records. The wait
 /// saves time, because one synchronization of the file costs the same for one record and for many.
-const GATHERING_UNAWAITED: Duration = Duration::from_millis(50);
+const GATHERING_UNAWAITED: Duration = Duration::from_millis(200);
 /// If at least this number of records wait, they are written immediately, without a pause for further records.
 const MOST_GATHERED: usize = 1024;
 

@@ -9,6 +9,7 @@ use super::numbers::Purpose;
 use super::rights;
 use super::rows::ConnectionRow;
 use super::server::{Delegations, Made};
+use super::work::ENOUGH;
 use crate::audit::{Kind, Record};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -254,8 +255,15 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         state.unwritten.insert(given.id.number);
         let name_at = given.of.zip(state.tag_before).filter(|_| row.peer.is_empty()).map(|(number, tag)| (tag, number));
         let made = Made { device: Arc::clone(device), tag, number: given.id.number, name_at, row };
-        self.made().push_back(made);
+        let waiting = {
+            let mut all = self.made();
+            all.push_back(made);
+            all.len()
+        };
         self.work.notify_one();
+        if waiting == ENOUGH {
+            self.urgent.notify_one();
+        }
         Ok(given)
     }
 

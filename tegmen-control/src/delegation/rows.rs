@@ -16,7 +16,7 @@ use super::numbers::Purpose;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use tegmen_base::hex::{from_hex, to_hex};
+use tegmen_base::hex::{digits, from_hex, to_hex};
 use tegmen_delegation::CHECK_LEN;
 use tegmen_store::Value;
 
@@ -27,6 +27,9 @@ pub(super) const NUMBERS: &str = "delegation/number/";
 const CONNECTIONS: &str = "delegation/connection/";
 /// Prefix of the keys of all rows with a revoked connection.
 pub(super) const REFUSED: &str = "delegation/refused/";
+
+/// Number of bytes that most records have as JSON.
+const USUAL_LEN: usize = 160;
 
 /// The check value of an epoch. It names the epoch in the keys of rows.
 pub(super) type Tag = [u8; CHECK_LEN];
@@ -53,11 +56,31 @@ pub(super) fn numbers(name: &str, tag: &Tag, purpose: Purpose) -> String {
 
 /// Returns the prefix of the keys of all rows with a connection of one epoch. `tag` names the epoch.
 pub(super) fn connections(name: &str, tag: &Tag) -> String {
-    format!("{CONNECTIONS}{name}/{}/", to_hex(tag))
+    connections_with(name, tag, 0)
 }
 
 pub(super) fn connection(name: &str, tag: &Tag, number: u32) -> String {
-    format!("{}{number:06x}", connections(name, tag))
+    let digits = number.to_be_bytes();
+    // A number has at most three bytes.
+    let digits = digits.strip_prefix(&[0]).unwrap_or(&digits);
+    let mut key = connections_with(name, tag, 2 * digits.len());
+    push_hex(&mut key, digits);
+    key
+}
+
+/// Does the same as [`connections`]. Reserves memory for `more` further bytes.
+fn connections_with(name: &str, tag: &Tag, more: usize) -> String {
+    let mut prefix = String::with_capacity(CONNECTIONS.len() + name.len() + 2 * tag.len() + 2 + more);
+    prefix.push_str(CONNECTIONS);
+    prefix.push_str(name);
+    prefix.push('/');
+    push_hex(&mut prefix, tag);
+    prefix.push('/');
+    prefix
+}
+
+fn push_hex(text: &mut String, bytes: &[u8]) {
+    text.extend(bytes.iter().flat_map(|byte| digits(*byte)).map(char::from));
 }
 
 pub(super) fn refused(name: &str, tag: &Tag, number: u32) -> String {
@@ -107,8 +130,11 @@ pub(super) struct RefusedRow {
 
 /// Converts a record to JSON, as the value of a row that is stored without encryption.
 pub(super) fn plain(record: &impl Serialize) -> Value {
-    // These records have neither maps nor other content that JSON cannot have.
-    Value::Plain(serde_json::to_vec(record).unwrap_or_default())
+    let mut text = Vec::with_capacity(USUAL_LEN);
+    // These records have neither maps nor other content that JSON cannot have, and memory takes all bytes.
+    let written = serde_json::to_writer(&mut text, record);
+    debug_assert!(written.is_ok(), "memory takes all bytes");
+    Value::Plain(text)
 }
 
 /// Reads a row that is stored without encryption. Returns the fault as text if the row is not valid.

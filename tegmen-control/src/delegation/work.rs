@@ -20,7 +20,9 @@ const EVERY: Duration = Duration::from_secs(10);
 const PREPARE_EVERY: Duration = Duration::from_secs(6 * 3600);
 /// The time for which the row of a connection waits for further rows. The wait saves time, because one commit costs the
 /// same for one row and for many. No caller waits for the row.
-const GATHERING: Duration = Duration::from_millis(50);
+const GATHERING: Duration = Duration::from_millis(200);
+/// If at least this number of rows wait, they are written immediately, without a pause for further rows.
+pub(super) const ENOUGH: usize = 1024;
 /// Maximum number of rows of connections that are written at once, in several transactions. Many rows of one commit
 /// share pages of the database, so a large commit writes less for each row than a small one.
 const MOST_WRITTEN: usize = 16 * MAX_OPERATIONS;
@@ -29,7 +31,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Returns the transaction that writes the rows of these connections.
 fn transaction(made: &[&Made]) -> Transaction {
-    made.iter().fold(Transaction::default(), |transaction, Made { device, tag, number, row, .. }| {
+    let transaction = Transaction { put: Vec::with_capacity(made.len()), ..Transaction::default() };
+    made.iter().fold(transaction, |transaction, Made { device, tag, number, row, .. }| {
         transaction.put(rows::connection(&device.name, tag, *number), rows::plain(row))
     })
 }
@@ -40,6 +43,9 @@ fn transaction(made: &[&Made]) -> Transaction {
 /// waits and has no name yet stays without a name until the next call.
 fn name_from_waiting(made: &mut VecDeque<Made>) -> Vec<(usize, String, (rows::Tag, u32))> {
     let (mut waiting, mut unnamed) = (HashMap::new(), Vec::new());
+    if made.iter().take(MOST_WRITTEN).all(|made| made.name_at.is_none()) {
+        return unnamed;
+    }
     for at in 0..made.len().min(MOST_WRITTEN) {
         let Some(Made { device, tag, number, name_at, .. }) = made.get(at) else { break };
         let (address, of) = (Arc::as_ptr(device), *name_at);
