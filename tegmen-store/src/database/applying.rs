@@ -30,9 +30,13 @@ pub(super) struct Applying<'w> {
 const AT_ONCE: usize = 4096;
 
 impl Applying<'_> {
-    pub(super) fn apply(&mut self, task: &Task) -> rusqlite::Result<Outcome> {
+    /// Performs a task. Takes the rows to write out of a transaction.
+    pub(super) fn apply(&mut self, task: &mut Task) -> rusqlite::Result<Outcome> {
         match task {
-            Task::Commit(transaction, _) => self.commit(transaction),
+            Task::Commit(transaction, _) => {
+                let puts = std::mem::take(&mut transaction.put);
+                self.commit(transaction, puts)
+            }
             Task::Grant(ttl, _) => self.grant(*ttl),
             Task::End(lease, _) => self.end(*lease),
             Task::Compact(through, _) => match self.revisions.checked(Some(*through)) {
@@ -57,11 +61,14 @@ impl Applying<'_> {
         }
     }
 
-    fn commit(&mut self, transaction: &Transaction) -> rusqlite::Result<Outcome> {
+    /// Performs a transaction that writes the rows `rows`, in place of the rows in `transaction`.
+    fn commit(&mut self, transaction: &Transaction, rows: Vec<Put>) -> rusqlite::Result<Outcome> {
+        let connection = self.connection;
+        let mut select = connection.prepare_cached(entries::CURRENT)?;
         // The rows of the requirements, which are often those that are put.
         let mut required: Vec<(&[u8], Option<Current>)> = Vec::new();
         for (key, at) in &transaction.require {
-            let current = entries::current(self.connection, key)?;
+            let current = entries::current(&mut select, key)?;
             let found = current.map_or(Revision::ABSENT, |row| Revision(row.revision));
             if found != *at {
                 return Ok(Err(StoreError::Conflict { key: key.clone(), found }));
@@ -69,19 +76,19 @@ impl Applying<'_> {
             required.push((key, current));
         }
         let mut puts = Vec::new();
-        for put in &transaction.put {
+        for put in rows {
             let before = match required.iter().find(|(key, _)| *key == put.key) {
                 Some((_, current)) => *current,
-                None => entries::current(self.connection, &put.key)?,
+                None => entries::current(&mut select, &put.key)?,
             };
-            match self.check(put, before)? {
+            match self.check(&put, before)? {
                 Ok(checked) => puts.push((put, checked)),
                 Err(error) => return Ok(Err(error)),
             }
         }
         let mut deletes = Vec::new();
         for key in &transaction.delete {
-            deletes.extend(entries::current(self.connection, key)?.map(|_| key));
+            deletes.extend(entries::current(&mut select, key)?.map(|_| key));
         }
         if puts.is_empty() && deletes.is_empty() {
             return Ok(Ok(self.revisions.newest().0));
@@ -89,15 +96,18 @@ impl Applying<'_> {
         let revision = self.revisions.take();
         let mut versions = Vec::new();
         for (put, Checked { created, since }) in puts {
-            match Version::new(&put.key, revision, &put.value, since, self.sealer) {
-                Ok(version) => versions.push(version.of(created.unwrap_or(revision), put.lease)),
+            let Put { key, value, lease } = put;
+            let moves = matches!(value, Value::Number(_));
+            match Version::new(key, revision, value, since, self.sealer) {
+                Ok(version) => versions.push(version.of(created.unwrap_or(revision), lease)),
                 Err(error) => return Ok(Err(error)),
             }
-            self.moves |= matches!(put.value, Value::Number(_));
+            self.moves |= moves;
         }
         versions.extend(deletes.iter().map(|key| Version::deleted(key, revision)));
+        let mut insert = connection.prepare_cached(entries::INSERT)?;
         for version in versions {
-            version.write(self.connection)?;
+            version.write(&mut insert)?;
             self.written.push(version);
         }
         Ok(Ok(revision))
@@ -148,9 +158,10 @@ impl Applying<'_> {
         let keys = entries::leased(self.connection, lease)?;
         if !keys.is_empty() {
             let revision = self.revisions.take();
+            let mut insert = self.connection.prepare_cached(entries::INSERT)?;
             for key in keys {
                 let version = Version::deleted(&key, revision);
-                version.write(self.connection)?;
+                version.write(&mut insert)?;
                 self.written.push(version);
             }
         }

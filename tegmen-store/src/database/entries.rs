@@ -6,7 +6,7 @@ use super::revisions::{self, Revisions};
 use crate::clock;
 use crate::sealing::Sealer;
 use crate::store::{Changed, Changes, Entry, Found, LeaseId, Number, Page, Revision, Scan, StoreError, Value, pace};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, Statement, params};
 use std::time::Duration;
 
 /// The SQL statements that make the tables, without the index [`BY_LEASE`].
@@ -61,21 +61,21 @@ impl Version {
     /// # Errors
     /// [`StoreError::Sealed`] for a secret, if the store has no sealing key.
     pub(super) fn new(
-        key: &[u8],
+        key: Vec<u8>,
         revision: u64,
-        value: &Value,
+        value: Value,
         since: u64,
         sealer: Option<&Sealer>,
     ) -> Result<Self, StoreError> {
         let (kind, value) = match value {
-            Value::Plain(bytes) => (PLAIN, bytes.clone()),
+            Value::Plain(bytes) => (PLAIN, bytes),
             Value::Secret(secret) => {
-                let sealed = sealer.ok_or(StoreError::Sealed)?.seal(key, revision, secret);
+                let sealed = sealer.ok_or(StoreError::Sealed)?.seal(&key, revision, &secret);
                 (SECRET, sealed.map_err(|why| StoreError::Unavailable { why })?)
             }
-            Value::Number(number) => (NUMBER, pace::encode(*number, since).to_vec()),
+            Value::Number(number) => (NUMBER, pace::encode(number, since).to_vec()),
         };
-        Ok(Self { key: key.to_owned(), revision, kind, value, created: revision, lease: None })
+        Ok(Self { key, revision, kind, value, created: revision, lease: None })
     }
 
     /// Returns the [`Number`] that is the value of the row in this version, and a time in milliseconds since 1970. From
@@ -97,9 +97,9 @@ impl Version {
         })
     }
 
-    /// Writes the version to the table. The previous version stays there until the history is compacted.
-    pub(super) fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let mut insert = connection.prepare_cached("INSERT INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+    /// Writes the version to the table with the prepared statement [`INSERT`]. The previous version stays there until
+    /// the history is compacted.
+    pub(super) fn write(&self, insert: &mut Statement<'_>) -> rusqlite::Result<()> {
         let (revision, created, lease) =
             (self.revision as i64, self.created as i64, self.lease.map(|lease| lease as i64));
         insert.execute(params![self.key, revision, self.kind, self.value, created, lease])?;
@@ -141,13 +141,16 @@ pub(super) struct Current {
     pub(super) number: Option<(Number, u64)>,
 }
 
+/// The SQL statement that [`Version::write`] uses.
+pub(super) const INSERT: &str = "INSERT INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
 /// The SQL query that [`current`] uses.
 pub(super) const CURRENT: &str =
     "SELECT revision, created, kind, value FROM versions WHERE key = ?1 ORDER BY revision DESC LIMIT 1";
 
-/// Returns the current version of the row of a key; `None` if the row does not exist.
-pub(super) fn current(connection: &Connection, key: &[u8]) -> rusqlite::Result<Option<Current>> {
-    let mut select = connection.prepare_cached(CURRENT)?;
+/// Returns the current version of the row of a key; `None` if the row does not exist. `select` is the prepared statement
+/// [`CURRENT`].
+pub(super) fn current(select: &mut Statement<'_>, key: &[u8]) -> rusqlite::Result<Option<Current>> {
     let row = select.query_row([key], |row| {
         let kind: i64 = row.get(2)?;
         let number = if kind == NUMBER { pace::decode(row.get_ref(3)?.as_blob()?) } else { None };

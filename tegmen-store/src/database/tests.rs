@@ -25,7 +25,8 @@ fn a_query_is_planned_once_for_all_keys() {
     let connection = writer::connect(&dir.join("state.db"), &Options::default()).unwrap().unwrap();
     connection.execute_batch(entries::TABLES).unwrap();
     for key in [b"a", b"b", b"c"] {
-        assert!(entries::current(&connection, key).unwrap().is_none());
+        let mut select = connection.prepare_cached(entries::CURRENT).unwrap();
+        assert!(entries::current(&mut select, key).unwrap().is_none());
     }
     let select = connection.prepare_cached(entries::CURRENT).unwrap();
     let _ = std::fs::remove_dir_all(&dir);

@@ -121,7 +121,7 @@ impl Writer {
             }
         }
         // From here on, earlier copies are refused.
-        let opened = writer.commit(&[], &[], true).and_then(|committed| committed.placed);
+        let opened = writer.commit(&[], &mut [], true).and_then(|committed| committed.placed);
         opened.map_err(|error| failed(io::Error::other(error)))?;
         Ok(writer)
     }
@@ -329,9 +329,9 @@ impl Writer {
         if batch.len() == 0 {
             return;
         }
-        let Batch { changes, tasks, .. } = std::mem::take(batch);
+        let Batch { changes, mut tasks, .. } = std::mem::take(batch);
         let (changes, done): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
-        let (result, outcomes, versions) = match self.commit(&changes, &tasks, false) {
+        let (result, outcomes, versions) = match self.commit(&changes, &mut tasks, false) {
             Ok(Committed { outcomes, versions, placed }) => (placed, outcomes, versions),
             Err(why) => (Err(why), Vec::new(), Vec::new()),
         };
@@ -364,11 +364,11 @@ impl Writer {
 
     /// Makes all changes and tasks durable, or none of them. The database knows the identity of its `.place` file, so
     /// that an old copy of the database is detected. If `renew` is true, a new file replaces this file, even if the
-    /// changes and tasks do not require this.
+    /// changes and tasks do not require this. Takes the rows to write out of the transactions in `tasks`.
     ///
     /// # Errors
     /// The reason why no change was made.
-    fn commit(&mut self, changes: &[Change], tasks: &[Task], renew: bool) -> Result<Committed, String> {
+    fn commit(&mut self, changes: &[Change], tasks: &mut [Task], renew: bool) -> Result<Committed, String> {
         let before = self.revisions;
         let written = self.write_all(changes, tasks, renew);
         self.revisions.settle(&before, written.is_ok());
@@ -396,7 +396,7 @@ impl Writer {
         Ok(Committed { outcomes, versions, placed: placed.map_err(|error| error.to_string()) })
     }
 
-    fn write_all(&mut self, changes: &[Change], tasks: &[Task], renew: bool) -> Result<Written, String> {
+    fn write_all(&mut self, changes: &[Change], tasks: &mut [Task], renew: bool) -> Result<Written, String> {
         let failed = |error: rusqlite::Error| error.to_string();
         let (now, compacted) = ((self.options.wall)(), self.revisions.compacted);
         let transaction = self.connection.unchecked_transaction().map_err(failed)?;
@@ -405,7 +405,7 @@ impl Writer {
         let (written, granted) = (Vec::new(), Vec::new());
         let mut applying =
             Applying { connection: &transaction, revisions, sealer, now, written, granted, moves, lease: None };
-        let outcomes = tasks.iter().map(|task| applying.apply(task)).collect::<rusqlite::Result<Vec<_>>>();
+        let outcomes = tasks.iter_mut().map(|task| applying.apply(task)).collect::<rusqlite::Result<Vec<_>>>();
         let outcomes = outcomes.map_err(failed)?;
         applying.compact_to(self.options.history).map_err(failed)?;
         let Applying { written: versions, granted, moves, .. } = applying;
