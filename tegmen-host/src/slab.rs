@@ -20,7 +20,7 @@ const OUTGOING: usize = 1536;
 const INCOMING: usize = 6144;
 /// Maximum number of buffers for incoming data that the table keeps for later handshakes. A burst of handshakes then
 /// uses the same buffers again, which are still in the cache of the processor.
-const SPARE: usize = 16;
+const SPARE: usize = 64;
 
 /// Maximum number of paths whose entries one call of [`Slab::prefetch`] loads into the cache of the processor.
 pub const BATCH: usize = 32;
