@@ -24,7 +24,9 @@ impl<V> Halves<V> {
             return;
         }
         if self.newer.len() >= self.half {
-            self.older = std::mem::take(&mut self.newer);
+            // The new half uses the memory of the dropped one.
+            std::mem::swap(&mut self.newer, &mut self.older);
+            self.newer.clear();
         }
         self.newer.insert(key, value);
     }
