@@ -1,5 +1,6 @@
 use super::*;
-use rustls_pki_types::alg_id;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// An algorithm that accepts a signature that equals the key followed by the message. It counts its calls.
@@ -54,4 +55,24 @@ fn no_signature_is_remembered_without_a_cache() {
         assert!(remembering.verify_signature(b"key", b"ca", b"keyca").is_ok());
     }
     assert_eq!(algorithm.0.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_parsed_key_accepts_the_signatures_of_its_ca_and_no_others() {
+    let signatures = Signatures::new(1024);
+    let algorithm = webpki::aws_lc_rs::ECDSA_P256_SHA256;
+    let remembering = Remembering { algorithm, signatures: &signatures, end_entity: b"end" };
+    let cas = [(); 2].map(|()| EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap());
+    let sign = |ca: &EcdsaKeyPair, message: &[u8]| ca.sign(&SystemRandom::new(), message).unwrap();
+    for turn in 0..4 {
+        let (ca, other) = (&cas[turn / 2], &cas[1 - turn / 2]);
+        let key = ca.public_key().as_ref();
+        assert!(remembering.verify_signature(key, b"end", sign(ca, b"end").as_ref()).is_ok());
+        assert_eq!(signatures.issuer.lock().unwrap().as_ref().map(|key| key.as_ref().as_ref()), Some(key));
+        assert!(remembering.verify_signature(key, b"end", sign(other, b"end").as_ref()).is_err());
+        assert!(remembering.verify_signature(key, b"end", sign(ca, b"enc").as_ref()).is_err());
+    }
+    // Not a point of the curve.
+    let off = [&[UNCOMPRESSED][..], &[1; 64]].concat();
+    assert!(remembering.verify_signature(&off, b"end", sign(&cas[0], b"end").as_ref()).is_err());
 }
