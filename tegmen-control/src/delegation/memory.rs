@@ -451,8 +451,8 @@ fn end_restored(known: &mut Known) {
 #[derive(Default)]
 pub(super) struct Registry {
     by_name: BTreeMap<String, Arc<Device>>,
-    by_id: HashMap<u32, Arc<Device>>,
-    last: u32,
+    /// The devices in the order of their numbers, which begin with 1. No device is removed.
+    by_id: Vec<Arc<Device>>,
 }
 
 impl Registry {
@@ -461,7 +461,7 @@ impl Registry {
     }
 
     pub(super) fn numbered(&self, id: u32) -> Option<Arc<Device>> {
-        self.by_id.get(&id).cloned()
+        self.by_id.get((id as usize).checked_sub(1)?).cloned()
     }
 
     /// Returns the devices whose names follow the name `after`, in the order of their names. With `None` returns all
@@ -477,12 +477,12 @@ impl Registry {
             device.state().adopt::<C>(known);
             return Arc::clone(device);
         }
-        self.last = self.last.saturating_add(1);
+        let id = u32::try_from(self.by_id.len()).unwrap_or(u32::MAX).saturating_add(1);
         let name = known.name().to_owned();
         let state = Mutex::new(InMemory::new::<C>(known));
         let (changing, wanted) = (tokio::sync::Mutex::default(), Notify::new());
-        let device = Arc::new(Device { id: self.last, name: name.clone(), changing, wanted, state });
-        self.by_id.insert(self.last, Arc::clone(&device));
+        let device = Arc::new(Device { id, name: name.clone(), changing, wanted, state });
+        self.by_id.push(Arc::clone(&device));
         self.by_name.insert(name, Arc::clone(&device));
         device
     }
