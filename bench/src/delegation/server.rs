@@ -20,7 +20,10 @@ use std::{
 };
 use tegmen::{dtls::ClientAuthentication, secret::Secret};
 use tegmen_bench_line::Failure;
-use tegmen_control::delegation::{Certificates, Delegations, DeviceConfig, Pace, ReplacedCertificate};
+use tegmen_control::{
+    audit::{AuditLog, Kind, Record},
+    delegation::{Certificates, Delegations, DeviceConfig, Pace, ReplacedCertificate},
+};
 use tegmen_delegation::PSK_LEN;
 use tegmen_host::{
     credentials::Credentials,
@@ -153,7 +156,7 @@ pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     let audit = service.audit().clone();
     let certificates = Arc::new(OfAuthority { authority, verifier: Arc::clone(&verifier), known: Mutex::default() });
     let delegations = scene.block_on(async {
-        let delegations = Delegations::open(database.clone(), service, audit).await.map_err(failure)?;
+        let delegations = Delegations::open(database.clone(), service, audit.clone()).await.map_err(failure)?;
         delegations.with_certificates(certificates).await.map_err(failure)
     })?;
     let delegations = Arc::new(delegations);
@@ -196,7 +199,7 @@ pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
                         .collect::<Vec<_>>()
                         .join(" "),
                     "settled" => settled(&delegations).await,
-                    "durable" => durable(&delegations).await,
+                    "durable" => durable(&delegations, &audit).await?,
                     "reset" => reset(&delegations, count).await?,
                     "state" => state(&delegations, &database, (&credentials, &server)).await?,
                     other => return Err(Failure::new(format!("not known: {other}"))),
@@ -248,12 +251,17 @@ async fn settled(delegations: &Delegations<Database>) -> String {
     "settled".to_owned()
 }
 
-/// Waits until each connection has a row in the database.
-async fn durable(delegations: &Delegations<Database>) -> String {
+/// Writes the rows and the lines that wait. Returns when each connection has a row in the database and a line in the
+/// audit log.
+async fn durable(delegations: &Delegations<Database>, audit: &AuditLog) -> Result<String, Failure> {
+    delegations.settle().await.map_err(failure)?;
     while delegations.entries().connections > 0 {
         tokio::time::sleep(POLL).await;
     }
-    "durable".to_owned()
+    let message = "the benchmark waits for all lines".to_owned();
+    let line = Record { kind: Kind::Server, who: String::new(), code: "durable", message };
+    audit.write(line).await.map_err(failure)?;
+    Ok("durable".to_owned())
 }
 
 /// Begins the next epoch at all devices.
