@@ -28,8 +28,9 @@ const CONNECTIONS: &str = "delegation/connection/";
 /// Prefix of the keys of all rows with a revoked connection.
 pub(super) const REFUSED: &str = "delegation/refused/";
 
-/// Number of bytes that most records have as JSON.
+/// Number of bytes that most records have as JSON. The next constant is the number of bytes of most keys.
 const USUAL_LEN: usize = 160;
+const USUAL_KEY_LEN: usize = 96;
 
 /// The check value of an epoch. It names the epoch in the keys of rows.
 pub(super) type Tag = [u8; CHECK_LEN];
@@ -56,27 +57,21 @@ pub(super) fn numbers(name: &str, tag: &Tag, purpose: Purpose) -> String {
 
 /// Returns the prefix of the keys of all rows with a connection of one epoch. `tag` names the epoch.
 pub(super) fn connections(name: &str, tag: &Tag) -> String {
-    connections_with(name, tag, 0)
-}
-
-pub(super) fn connection(name: &str, tag: &Tag, number: u32) -> String {
-    let digits = number.to_be_bytes();
-    // A number has at most three bytes.
-    let digits = digits.strip_prefix(&[0]).unwrap_or(&digits);
-    let mut key = connections_with(name, tag, 2 * digits.len());
-    push_hex(&mut key, digits);
-    key
-}
-
-/// Does the same as [`connections`]. Reserves memory for `more` further bytes.
-fn connections_with(name: &str, tag: &Tag, more: usize) -> String {
-    let mut prefix = String::with_capacity(CONNECTIONS.len() + name.len() + 2 * tag.len() + 2 + more);
+    let mut prefix = String::with_capacity(USUAL_KEY_LEN);
     prefix.push_str(CONNECTIONS);
     prefix.push_str(name);
     prefix.push('/');
     push_hex(&mut prefix, tag);
     prefix.push('/');
     prefix
+}
+
+pub(super) fn connection(name: &str, tag: &Tag, number: u32) -> String {
+    let mut key = connections(name, tag);
+    let digits = number.to_be_bytes();
+    // A number has at most three bytes.
+    push_hex(&mut key, digits.strip_prefix(&[0]).unwrap_or(&digits));
+    key
 }
 
 fn push_hex(text: &mut String, bytes: &[u8]) {
