@@ -151,11 +151,15 @@ fn number(element: &Element<'_>) -> Result<u64, Error> {
 }
 
 fn place(element: &Element<'_>) -> Result<usize, Error> {
-    usize::try_from(number(element)?).map_err(|_| Error::Length(element.kind))
+    index(element.value, element.kind)
 }
 
-fn text(element: &Element<'_>) -> String {
-    String::from_utf8_lossy(element.value).into_owned()
+fn index(value: &[u8], kind: Type) -> Result<usize, Error> {
+    usize::try_from(tlv::integer(value, kind)?).map_err(|_| Error::Length(kind))
+}
+
+fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value).into_owned()
 }
 
 /// Skips an unknown element if it is not critical. Otherwise returns an error.
@@ -182,8 +186,8 @@ impl Schema {
                 NODE => return Err(SchemaError::TooLarge(nodes.len() + 1)),
                 SYMBOL => {
                     let [tag, name] = tlv::fields(element.value, &[TAG, IDENTIFIER])?;
-                    let tag = number(&tag.ok_or(Error::Missing(TAG))?)?;
-                    symbols.insert(tag, text(&name.ok_or(Error::Missing(IDENTIFIER))?));
+                    let tag = tlv::integer(tag.ok_or(Error::Missing(TAG))?, TAG)?;
+                    symbols.insert(tag, text(name.ok_or(Error::Missing(IDENTIFIER))?));
                 }
                 kind => unknown(kind)?,
             }
@@ -391,12 +395,12 @@ fn parse_node(value: &[u8], place_of_node: usize) -> Result<Node, SchemaError> {
         match element.kind {
             NODE_ID => id = Some(place(&element)?),
             PARENT => node.parent = Some(place(&element)?),
-            IDENTIFIER => node.rules.push(text(&element)),
+            IDENTIFIER => node.rules.push(text(element.value)),
             VALUE_EDGE => {
                 let [to, value] = tlv::fields(element.value, &[NODE_ID, COMPONENT])?;
-                let to = place(&to.ok_or(SchemaError::Edge(place_of_node))?)?;
+                let to = index(to.ok_or(SchemaError::Edge(place_of_node))?, NODE_ID)?;
                 let value = value.ok_or(SchemaError::Edge(place_of_node))?;
-                node.values.push((component(&value, place_of_node)?, to));
+                node.values.push((component(value, place_of_node)?, to));
             }
             PATTERN_EDGE => node.patterns.push(parse_pattern(element.value, place_of_node)?),
             KEY_NODE => node.keys.push(place(&element)?),
@@ -407,9 +411,9 @@ fn parse_node(value: &[u8], place_of_node: usize) -> Result<Node, SchemaError> {
 }
 
 /// Reads the value of an element, which must be exactly one component of a name.
-fn component(element: &Element<'_>, node: usize) -> Result<Vec<u8>, SchemaError> {
-    let is_one = Name::parse(element.value).is_ok_and(|name| name.len() == 1);
-    if is_one { Ok(element.value.to_vec()) } else { Err(SchemaError::Option(node)) }
+fn component(value: &[u8], node: usize) -> Result<Vec<u8>, SchemaError> {
+    let is_one = Name::parse(value).is_ok_and(|name| name.len() == 1);
+    if is_one { Ok(value.to_vec()) } else { Err(SchemaError::Option(node)) }
 }
 
 fn parse_pattern(value: &[u8], node: usize) -> Result<Pattern, SchemaError> {
@@ -440,9 +444,9 @@ fn parse_pattern(value: &[u8], node: usize) -> Result<Pattern, SchemaError> {
 
 fn parse_choice(value: &[u8], node: usize) -> Result<Choice, SchemaError> {
     match tlv::fields(value, &[COMPONENT, TAG, CALL])? {
-        [Some(value), None, None] => Ok(Choice::Value(component(&value, node)?)),
-        [None, Some(tag), None] => Ok(Choice::Tag(number(&tag)?)),
-        [None, None, Some(call)] => parse_call(call.value, node),
+        [Some(value), None, None] => Ok(Choice::Value(component(value, node)?)),
+        [None, Some(tag), None] => Ok(Choice::Tag(tlv::integer(tag, TAG)?)),
+        [None, None, Some(call)] => parse_call(call, node),
         _ => Err(SchemaError::Option(node)),
     }
 }
@@ -457,13 +461,13 @@ fn parse_call(value: &[u8], node: usize) -> Result<Choice, SchemaError> {
                 function = Some(match element.value {
                     b"$eq" => Function::Eq,
                     b"$eq_type" => Function::EqType,
-                    _ => return Err(SchemaError::Function(text(&element))),
+                    _ => return Err(SchemaError::Function(text(element.value))),
                 });
             }
             ARGUMENT => {
                 let [value, tag] = tlv::fields(element.value, &[COMPONENT, TAG])?;
-                let value = value.map(|value| component(&value, node)).transpose()?;
-                arguments.push(Argument { tag: tag.as_ref().map(number).transpose()?, value });
+                let value = value.map(|value| component(value, node)).transpose()?;
+                arguments.push(Argument { tag: tag.map(|tag| tlv::integer(tag, TAG)).transpose()?, value });
             }
             kind => unknown(kind)?,
         }

@@ -1,10 +1,10 @@
 //! Data packets (packet format, section "Data Packet").
 
 use crate::error::{Error, WriteError};
-use crate::name::{Component, Name};
+use crate::name::{Component, FIRST, Name};
 use crate::put_head;
 use crate::signature::{SignatureInfo, Signed, Signer};
-use crate::tlv::{self, Type};
+use crate::tlv::{self, Elements, Extent, Type};
 use tegmen_base::buf::{Frame, Full, Writer};
 use tegmen_base::crypto::{Crypto, DIGEST_LEN, MAX_SIGNATURE, digest};
 
@@ -61,7 +61,7 @@ impl<'p> ReceivedData<'p> {
     /// [`Error`].
     pub fn parse(wire: &'p [u8]) -> Result<Self, Error> {
         let mut received = Self::unread(wire);
-        received.read()?;
+        received.read(Extent::Known)?;
         Ok(received)
     }
 
@@ -75,22 +75,22 @@ impl<'p> ReceivedData<'p> {
     /// Reads the fields from the packet in `wire`. Writes each field to its place, because copies of the fields would
     /// need much code on a device.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(crate) fn read(&mut self) -> Result<(), Error> {
+    pub(crate) fn read(&mut self, extent: Extent) -> Result<(), Error> {
         let value = tlv::only(self.wire, Type::DATA)?;
         let mut fields = [None; KINDS.len()];
-        tlv::find(value, &KINDS, &mut fields)?;
+        tlv::find(value, &KINDS, &mut fields, extent)?;
         let [name, meta, content, info, signature] = &fields;
-        let name = name.filter(|name| name.start == 0).ok_or(Error::Missing(Type::NAME))?;
-        let info = info.as_ref().ok_or(Error::Missing(Type::SIGNATURE_INFO))?;
-        let signature = signature.as_ref().ok_or(Error::Missing(Type::SIGNATURE_VALUE))?;
-        self.data.name = Name::parse(name.value)?;
-        self.data.content = content.map(|content| content.value);
+        let name = name.filter(|_| value.first() == Some(&FIRST)).ok_or(Error::Missing(Type::NAME))?;
+        let info = info.ok_or(Error::Missing(Type::SIGNATURE_INFO))?;
+        let signature = signature.ok_or(Error::Missing(Type::SIGNATURE_VALUE))?;
+        self.data.name = Name::parse(name)?;
+        self.data.content = *content;
         if let Some(meta) = meta {
-            self.data.read_meta(meta.value)?;
+            self.data.read_meta(meta, extent)?;
         }
-        self.signed.info.read(info.value)?;
-        self.signed.value = signature.value;
-        self.signed.portion = [value.get(..info.end).unwrap_or(value), &[], &[]];
+        self.signed.info.read(info, extent)?;
+        self.signed.value = signature;
+        self.signed.portion = [value.get(..tlv::end_of(value, info)).unwrap_or(value), &[], &[]];
         Ok(())
     }
 
@@ -101,19 +101,24 @@ impl<'p> ReceivedData<'p> {
 }
 
 impl<'p> Data<'p> {
-    fn read_meta(&mut self, value: &'p [u8]) -> Result<(), Error> {
+    /// Reads MetaInfo.
+    fn read_meta(&mut self, value: &'p [u8], extent: Extent) -> Result<(), Error> {
         let mut fields = [None; 3];
-        tlv::find(value, &[Type::CONTENT_TYPE, Type::FRESHNESS, Type::FINAL_BLOCK], &mut fields)?;
+        tlv::find(value, &[Type::CONTENT_TYPE, Type::FRESHNESS, Type::FINAL_BLOCK], &mut fields, extent)?;
         let [kind, freshness, last] = &fields;
         let mut number = None;
-        tlv::read_integer(kind, &mut number)?;
+        tlv::read_integer(kind, Type::CONTENT_TYPE, &mut number, extent)?;
         self.content_type = number.map(ContentType);
-        tlv::read_integer(freshness, &mut self.freshness)?;
+        tlv::read_integer(freshness, Type::FRESHNESS, &mut self.freshness, extent)?;
         if let Some(last) = last {
-            let component = Name::parse(last.value)?.first();
-            self.final_block = Some(component.ok_or(Error::Length(Type::FINAL_BLOCK))?);
+            Name::parse(last)?;
+            let Some(Ok(first)) = Elements::of(last).next() else { return Err(Error::Length(Type::FINAL_BLOCK)) };
+            self.final_block = Some(Component { kind: first.kind, value: first.value });
+            if extent == Extent::Exact && first.end != last.len() {
+                return Err(Error::Length(Type::FINAL_BLOCK));
+            }
         }
-        Ok(())
+        if extent == Extent::Exact && value.is_empty() { Err(Error::Length(Type::META_INFO)) } else { Ok(()) }
     }
 
     /// Writes the packet with its signature into an empty frame with [`MAX_HEAD`](crate::MAX_HEAD) free bytes in front.

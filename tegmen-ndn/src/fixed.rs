@@ -58,15 +58,23 @@ pub struct Routes<'r> {
     pub multicast: &'r [Name<'r>],
 }
 
-impl Fib for Routes<'_> {
+/// Prefixes with their next hops, for the strategy best route only.
+impl Fib for &[(Name<'_>, &[NextHop])] {
     fn next_hops(&self, name: &Name<'_>) -> (Strategy, &[NextHop]) {
         let (mut longest, mut hops): (usize, &[NextHop]) = (0, &[]);
-        for (prefix, next) in self.routes {
+        for (prefix, next) in *self {
             let len = prefix.as_bytes().len();
             if len >= longest && prefix.is_prefix_of(name) {
                 (longest, hops) = (len, next);
             }
         }
+        (Strategy::BestRoute, hops)
+    }
+}
+
+impl Fib for Routes<'_> {
+    fn next_hops(&self, name: &Name<'_>) -> (Strategy, &[NextHop]) {
+        let (_, hops) = self.routes.next_hops(name);
         let is_multicast = self.multicast.iter().any(|prefix| prefix.is_prefix_of(name));
         (if is_multicast { Strategy::Multicast } else { Strategy::BestRoute }, hops)
     }
@@ -187,6 +195,7 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
     for FixedPit<N, NAME, ASKED, SENT, DEAD, K>
 {
     type Token = K;
+    const HAS_PARAMETERS: bool = false;
     type Asked = FixedList<InRecord<K>, ASKED>;
     type Sent = FixedList<OutRecord, SENT>;
 

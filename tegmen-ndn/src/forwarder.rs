@@ -7,12 +7,13 @@
 
 use crate::MAX_HEAD;
 use crate::data::ReceivedData;
-use crate::interest::{DEFAULT_LIFETIME, Interest, ReceivedInterest, decrement_hops};
+use crate::interest::{DEFAULT_LIFETIME, Fields, Interest, ReceivedInterest, decrement_hops};
 use crate::lp::NackReason;
 use crate::name::Name;
 use crate::tables::{
     Entry, FaceId, Fib, InRecord, List, OutRecord, Pit, PitId, Refused, Store, Strategy, Tick, millis_of,
 };
+use crate::tlv::Extent;
 use core::time::Duration;
 use tegmen_base::buf::Frame;
 use tegmen_base::crypto::Crypto;
@@ -195,9 +196,13 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         faces: &mut impl Faces<P::Token>,
     ) -> Result<Outcome, Dropped> {
         let mut received = ReceivedInterest::unread(packet);
-        received.read().map_err(|_| Dropped::Malformed)?;
+        let mut fields = Fields::default();
+        received.read(&mut fields, Extent::Known).map_err(|_| Dropped::Malformed)?;
+        if P::HAS_PARAMETERS && (received.read_parameters(&fields).is_err() || !received.has_valid_digest::<C>()) {
+            return Err(Dropped::Malformed);
+        }
         let interest = &received.interest;
-        let nonce = interest.nonce.filter(|_| received.has_valid_digest::<C>()).ok_or(Dropped::Malformed)?;
+        let nonce = interest.nonce.ok_or(Dropped::Malformed)?;
         if is_localhost(&interest.name) && !faces.is_local(from) {
             return Err(Dropped::Scope);
         }
@@ -297,7 +302,7 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         faces: &mut impl Faces<P::Token>,
     ) -> Result<Outcome, Dropped> {
         let mut received = ReceivedData::unread(packet);
-        received.read().map_err(|_| Dropped::Malformed)?;
+        received.read(Extent::Known).map_err(|_| Dropped::Malformed)?;
         let name = &received.data.name;
         if is_localhost(name) && !faces.is_local(from) {
             return Err(Dropped::Scope);

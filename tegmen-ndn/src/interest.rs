@@ -1,10 +1,10 @@
 //! Interests (packet format, section "Interest Packet").
 
 use crate::error::{Error, WriteError};
-use crate::name::{Name, Names};
+use crate::name::{FIRST, Name, Names};
 use crate::put_head;
 use crate::signature::{SignatureInfo, Signed, Signer};
-use crate::tlv::{self, Element, Elements, Type};
+use crate::tlv::{self, Elements, Extent, Type};
 use tegmen_base::buf::{Frame, Full, Writer, copy};
 use tegmen_base::crypto::{Crypto, DIGEST_LEN, MAX_SIGNATURE, digest};
 
@@ -44,7 +44,12 @@ pub struct ReceivedInterest<'p> {
     pub wire: &'p [u8],
     /// The bytes from the parameters to the end, which the digest covers.
     digested: Option<&'p [u8]>,
+    /// The position after the digest of the parameters in the name, or 0 if the name has no such digest.
+    digest: usize,
 }
+
+/// The number of bytes of a component with the digest of parameters.
+const DIGEST_COMPONENT_LEN: usize = DIGEST_LEN + 2;
 
 /// The elements of an Interest, in order.
 const KINDS: [Type; 10] = [
@@ -60,6 +65,22 @@ const KINDS: [Type; 10] = [
     Type::INTEREST_SIGNATURE_VALUE,
 ];
 
+/// The elements of a received Interest, in the order of `KINDS`.
+#[derive(Default)]
+pub(crate) struct Fields<'p> {
+    /// The value of the packet.
+    value: &'p [u8],
+    found: [Option<&'p [u8]>; KINDS.len()],
+}
+
+impl Fields<'_> {
+    /// Returns true if the Interest has an element of a signature.
+    pub(crate) const fn are_signed(&self) -> bool {
+        let [.., info, signature] = &self.found;
+        info.is_some() || signature.is_some()
+    }
+}
+
 impl<'p> ReceivedInterest<'p> {
     /// Reads an Interest. `wire` must contain only this Interest. The digest of its parameters is not checked: call
     /// [`Self::has_valid_digest`].
@@ -68,55 +89,65 @@ impl<'p> ReceivedInterest<'p> {
     /// [`Error`].
     pub fn parse(wire: &'p [u8]) -> Result<Self, Error> {
         let mut received = Self::unread(wire);
-        received.read()?;
+        let mut fields = Fields::default();
+        received.read(&mut fields, Extent::Known)?;
+        received.read_parameters(&fields)?;
         Ok(received)
     }
 
     /// Makes a value for the packet in `wire`. The fields are empty until [`Self::read`].
     pub(crate) fn unread(wire: &'p [u8]) -> Self {
-        Self { interest: Interest::default(), signed: None, wire, digested: None }
+        Self { interest: Interest::default(), signed: None, wire, digested: None, digest: 0 }
     }
 
-    /// Reads the fields from the packet in `wire`. Writes each field to its place, because copies of the fields would
-    /// need much code on a device.
+    /// Reads the Interest from the packet in `wire`, without its signature and without the bytes that the digest
+    /// covers, which [`Self::read_parameters`] reads from `fields`. Writes each field to its place, because copies of
+    /// the fields would need much code on a device.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(crate) fn read(&mut self) -> Result<(), Error> {
-        let value = tlv::only(self.wire, Type::INTEREST)?;
-        let mut fields = [None; KINDS.len()];
-        tlv::find(value, &KINDS, &mut fields)?;
-        let [name, prefix, fresh, hint, nonce, lifetime, hops, parameters, info, signature] = &fields;
-        let name = name.filter(|name| name.start == 0).ok_or(Error::Missing(Type::NAME))?;
+    pub(crate) fn read(&mut self, fields: &mut Fields<'p>, extent: Extent) -> Result<(), Error> {
+        fields.value = tlv::only(self.wire, Type::INTEREST)?;
+        tlv::find(fields.value, &KINDS, &mut fields.found, extent)?;
+        let [name, prefix, fresh, hint, nonce, lifetime, hops, parameters, ..] = &fields.found;
+        let name = name.filter(|_| fields.value.first() == Some(&FIRST)).ok_or(Error::Missing(Type::NAME))?;
         let interest = &mut self.interest;
-        interest.name = Name::parse(name.value)?;
-        interest.can_be_prefix = tlv::fixed::<0>(prefix)?.is_some();
-        interest.must_be_fresh = tlv::fixed::<0>(fresh)?.is_some();
+        Name::check(name, &mut self.digest)?;
+        interest.name = Name::of_checked(name);
+        interest.can_be_prefix = tlv::fixed::<0>(*prefix, Type::CAN_BE_PREFIX)?.is_some();
+        interest.must_be_fresh = tlv::fixed::<0>(*fresh, Type::MUST_BE_FRESH)?.is_some();
         if let Some(hint) = hint {
-            interest.hint = Some(Names::parse(hint.value)?);
+            interest.hint = Some(Names::parse(hint)?);
         }
-        interest.nonce = tlv::fixed(nonce)?.copied();
-        tlv::read_integer(lifetime, &mut interest.lifetime)?;
-        interest.hop_limit = tlv::fixed(hops)?.map(|[hops]| *hops);
-        interest.parameters = parameters.map(|parameters| parameters.value);
-        let place = DigestPlace::of(&interest.name)?;
-        if interest.name.is_empty() || place.is_some() != parameters.is_some() {
+        interest.nonce = tlv::fixed(*nonce, Type::NONCE)?.copied();
+        tlv::read_integer(lifetime, Type::LIFETIME, &mut interest.lifetime, Extent::Known)?;
+        interest.hop_limit = tlv::fixed(*hops, Type::HOP_LIMIT)?.map(|[hops]| *hops);
+        interest.parameters = *parameters;
+        if interest.name.is_empty() || self.digest == usize::MAX || (self.digest != 0) != parameters.is_some() {
             return Err(Error::Name);
         }
-        self.digested = parameters.and_then(|parameters| value.get(parameters.start..));
+        Ok(())
+    }
+
+    /// Reads the signature, and the position of the bytes that the digest of the parameters covers.
+    pub(crate) fn read_parameters(&mut self, Fields { value, found }: &Fields<'p>) -> Result<(), Error> {
+        let [.., parameters, info, signature] = found;
+        let start = parameters.map(|parameters| {
+            tlv::end_of(value, parameters).wrapping_sub(tlv::element_len(Type::PARAMETERS, parameters.len()))
+        });
+        self.digested = start.and_then(|start| value.get(start..));
         match (info, signature) {
             (None, None) => {}
             (None, Some(_)) => return Err(Error::Missing(Type::INTEREST_SIGNATURE_INFO)),
             (Some(_), None) => return Err(Error::Missing(Type::INTEREST_SIGNATURE_VALUE)),
             (Some(info), Some(signature)) => {
-                let (parameters, place) = parameters.zip(place).ok_or(Error::Missing(Type::PARAMETERS))?;
-                let components = interest.name.as_bytes();
+                let start = start.ok_or(Error::Missing(Type::PARAMETERS))?;
+                let components = self.interest.name.as_bytes();
                 let portion = [
-                    components.get(..place.start).unwrap_or(components),
-                    components.get(place.end..).unwrap_or(&[]),
-                    value.get(parameters.start..info.end).unwrap_or(&[]),
+                    components.get(..self.digest.wrapping_sub(DIGEST_COMPONENT_LEN)).unwrap_or(components),
+                    components.get(self.digest..).unwrap_or(&[]),
+                    value.get(start..tlv::end_of(value, info)).unwrap_or(&[]),
                 ];
-                let signed =
-                    self.signed.insert(Signed { info: SignatureInfo::unread(), value: signature.value, portion });
-                signed.info.read(info.value)?;
+                let signed = self.signed.insert(Signed { info: SignatureInfo::unread(), value: signature, portion });
+                signed.info.read(info, Extent::Known)?;
             }
         }
         Ok(())
@@ -128,25 +159,7 @@ impl<'p> ReceivedInterest<'p> {
     pub fn has_valid_digest<C: Crypto>(&self) -> bool {
         let Some(digested) = self.digested else { return true };
         let expected = digest::<C, DIGEST_LEN>(&[digested]);
-        let Ok(Some(place)) = DigestPlace::of(&self.interest.name) else { return false };
-        self.interest.name.as_bytes().get(..place.end).is_some_and(|front| front.ends_with(&expected))
-    }
-}
-
-/// The position of the digest of the parameters in a name.
-struct DigestPlace {
-    start: usize,
-    end: usize,
-}
-
-impl DigestPlace {
-    fn of(name: &Name<'_>) -> Result<Option<Self>, Error> {
-        let is_digest = |element: &Element<'_>| element.kind == Type::PARAMETERS_DIGEST;
-        let mut places = Elements::of(name.as_bytes()).filter_map(Result::ok).filter(is_digest);
-        match (places.next(), places.next()) {
-            (place, None) => Ok(place.map(|Element { start, end, .. }| Self { start, end })),
-            (_, Some(_)) => Err(Error::Name),
-        }
+        self.interest.name.as_bytes().get(..self.digest).is_some_and(|front| front.ends_with(&expected))
     }
 }
 
@@ -232,7 +245,8 @@ impl Interest<'_> {
         frame: &mut Frame<'_>,
         sign: impl FnOnce(&mut Frame<'_>, &[u8], usize) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
-        if !matches!(DigestPlace::of(&self.name), Ok(None)) {
+        let mut digest = 0;
+        if Name::check(self.name.as_bytes(), &mut digest).is_err() || digest != 0 {
             return Err(WriteError::Name);
         }
         let Some(parameters) = self.parameters else { return self.write_without_parameters(frame) };

@@ -17,10 +17,13 @@ mod time;
 pub use restore::decompress;
 pub use time::{time_code, time_value};
 
+use crate::data::ReceivedData;
+use crate::interest::{Fields, ReceivedInterest};
 use crate::name::Name;
+use crate::signature::{KeyLocator, Signed};
 use crate::tables::PitId;
-use crate::tlv::{self, Element, Elements, Type};
-use bytes::{Fields, Out, Row};
+use crate::tlv::{self, Element, Elements, Extent, Type};
+use bytes::Out;
 use tegmen_base::buf::{Frame, Full, Writer, copy};
 use tegmen_base::crypto::DIGEST_LEN;
 
@@ -89,33 +92,6 @@ const KEY_DIGEST: u8 = 2;
 const DIGEST: u8 = 0x80;
 const CIDS: u8 = 2;
 
-/// The elements of an Interest that the rules cover.
-const INTEREST: [Row; 8] = [
-    Row::new(Type::NAME, 0),
-    Row::new(Type::CAN_BE_PREFIX, 0),
-    Row::new(Type::MUST_BE_FRESH, 0),
-    Row::new(Type::FORWARDING_HINT, 0),
-    Row::new(Type::NONCE, 0),
-    Row::new(Type::LIFETIME, 0),
-    Row::new(Type::HOP_LIMIT, 0),
-    Row::new(Type::PARAMETERS, 0),
-];
-/// The elements of a Data packet that the rules cover.
-const DATA: [Row; 12] = [
-    Row::new(Type::NAME, 0),
-    Row::new(Type::META_INFO, 0),
-    Row::new(Type::CONTENT_TYPE, 1),
-    Row::new(Type::FRESHNESS, 1),
-    Row::new(Type::FINAL_BLOCK, 1),
-    Row::new(Type::CONTENT, 0),
-    Row::new(Type::SIGNATURE_INFO, 0),
-    Row::new(Type::SIGNATURE_TYPE, 1),
-    Row::new(Type::KEY_LOCATOR, 1),
-    Row::new(Type::NAME, 2),
-    Row::new(Type::KEY_DIGEST, 2),
-    Row::new(Type::SIGNATURE_VALUE, 0),
-];
-
 /// The two bytes of a dispatch, and the three context identifiers (CIDs) that may follow them: the HopID, the context
 /// of the packet's name, and the context of the KeyLocator. A CID that is absent is 0 here.
 #[derive(Default)]
@@ -138,19 +114,14 @@ pub fn compress(
     hop: Option<(HopId, Name<'_>)>,
     frame: &mut Frame<'_>,
 ) -> Result<(), Full> {
-    let element = Elements::of(packet).next().and_then(Result::ok).filter(|element| element.end == packet.len());
-    let (value, is_data) = match element {
-        Some(element) if element.kind == Type::INTEREST => (element.value, 0),
-        Some(element) if element.kind == Type::DATA => (element.value, IS_DATA),
-        _ => return Err(Full),
-    };
+    let is_data = flag(packet.first() == Some(&(Type::DATA.0 as u8)), IS_DATA);
     let mut dispatch = Dispatch::default();
     let shared = Shared { contexts, hop };
     let written = frame.append_with(|out| {
         let out = &mut Out::new(out);
         match is_data {
-            0 => shared.interest(value, &mut dispatch, out),
-            _ => shared.data(value, &mut dispatch, out),
+            0 => shared.interest(packet, &mut dispatch, out),
+            _ => shared.data(packet, &mut dispatch, out),
         }
         out.finish()
     });
@@ -160,6 +131,8 @@ pub fn compress(
     if written.is_ok() {
         dispatch.write(frame.len(), out);
     } else {
+        let kind = if is_data == 0 { Type::INTEREST } else { Type::DATA };
+        tlv::only(packet, kind).map_err(|_| Full)?;
         frame.append(packet)?;
         out.put(&[PAGE, is_data]);
     }
@@ -201,33 +174,27 @@ struct Shared<'s> {
 impl Shared<'_> {
     /// Writes the body of a compressed Interest (RFC 9139, section 5.3.2). `out` stores an error if the rules do not
     /// cover the Interest.
-    fn interest(&self, value: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
-        let Fields { found, is_whole } = Fields::read(value, &INTEREST);
-        let [name, prefix, fresh, hint, nonce, lifetime, hop_limit, parameters] = &found;
-        let default = [DEFAULT_HOP_LIMIT];
-        let hop_limit = if hop_limit.is_present { hop_limit.value } else { &default };
+    fn interest(&self, packet: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
+        let mut received = ReceivedInterest::unread(packet);
+        let mut fields = Fields::default();
+        out.require(received.read(&mut fields, Extent::Exact).is_ok() && !fields.are_signed());
+        let interest = &received.interest;
         let [hop_id, context, _] = &mut dispatch.cids;
         *hop_id = self.hop.map_or(0, |(id, _)| id.0);
         // A digest is the value of the last component. The type and the length of this component have one byte each.
-        let last = name::write_components(self.shorten(name.value, context), out);
+        let last = name::write_components(self.shorten(interest.name.as_bytes(), context), out);
         let (kind, digest) = match last {
             [kind @ 1..=2, LEN_OF_DIGEST, digest @ ..] if digest.len() == DIGEST_LEN => (Type((*kind).into()), digest),
             _ => (Type::GENERIC, last),
         };
         out.require(
-            is_whole
-                && matches!(nonce.value.len(), 0 | 4)
-                && lifetime.value.len() <= 8
-                && hop_limit.len() == 1
-                && prefix.value.is_empty()
-                && fresh.value.is_empty()
-                && (kind != Type::GENERIC || digest.is_empty())
-                && (kind == Type::PARAMETERS_DIGEST) == parameters.is_present,
+            (kind != Type::GENERIC || digest.is_empty())
+                && (kind == Type::PARAMETERS_DIGEST) == interest.parameters.is_some(),
         );
         out.put(digest);
-        if hint.is_present {
+        if let Some(hint) = &interest.hint {
             let start = out.len();
-            for name in Elements::of(hint.value) {
+            for name in Elements::of(hint.as_bytes()) {
                 match name {
                     Ok(Element { kind: Type::NAME, value, .. }) => name::write(value, out),
                     _ => out.require(false),
@@ -235,70 +202,75 @@ impl Shared<'_> {
             }
             out.count(start);
         }
-        out.put(hop_limit);
-        if parameters.is_present {
-            out.bytes(parameters.value);
+        out.byte(interest.hop_limit.unwrap_or(DEFAULT_HOP_LIMIT));
+        if let Some(parameters) = interest.parameters {
+            out.bytes(parameters);
         }
-        out.put(nonce.value);
-        if lifetime.is_present {
-            out.byte(time_code(tlv::integer(lifetime.value, Type::LIFETIME).unwrap_or(0)));
+        if let Some(nonce) = &interest.nonce {
+            out.put(nonce);
         }
-        let first = flag(prefix.is_present, PREFIX) | flag(fresh.is_present, FRESH);
-        let first = first | flag(hint.is_present, HINT) | flag(parameters.is_present, PARAMETERS);
+        if let Some(lifetime) = interest.lifetime {
+            out.byte(time_code(lifetime));
+        }
+        let first = flag(interest.can_be_prefix, PREFIX) | flag(interest.must_be_fresh, FRESH);
+        let first = first | flag(interest.hint.is_some(), HINT) | flag(interest.parameters.is_some(), PARAMETERS);
         dispatch.bytes = [COMPRESSED | first, flag(kind == Type::IMPLICIT_DIGEST, DIGEST)];
     }
 
     /// Writes the body of a compressed Data packet (RFC 9139, section 5.4.2). `out` stores an error if the rules do not
     /// cover the packet.
-    fn data(&self, value: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
-        let Fields { found, is_whole } = Fields::read(value, &DATA);
-        let [name, meta, content_type, freshness, last, content, _, kind, locator, key_name, key_digest, signature] =
-            &found;
-        let has_key = key_name.is_present != key_digest.is_present;
+    fn data(&self, packet: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
+        let mut received = ReceivedData::unread(packet);
+        // The packet is compressed only if the receiver can restore exactly the same bytes.
+        out.require(received.read(Extent::Exact).is_ok());
+        let ReceivedData { data, signed: Signed { info, value: signature, .. }, .. } = &received;
         out.require(
-            is_whole
-                && meta.is_present == (content_type.is_present || freshness.is_present || last.is_present)
-                && content.is_present
-                && has_key_locator(kind.value) == Some(has_key)
-                && has_key == locator.is_present
-                && (!last.is_present || tlv::only(last.value, Type::GENERIC).is_ok()),
+            has_key_locator(info.kind.0) == Some(info.key.is_some())
+                && info.nonce.is_none()
+                && info.time.is_none()
+                && info.sequence.is_none()
+                && info.validity.is_none()
+                && data.content.is_some(),
         );
         let [hop_id, context, key_context] = &mut dispatch.cids;
-        let suffix = self.hop.and_then(|(id, interest)| Some((id, name.value.strip_prefix(interest.as_bytes())?)));
+        let name = data.name.as_bytes();
+        let suffix = self.hop.and_then(|(id, interest)| Some((id, name.strip_prefix(interest.as_bytes())?)));
         let shorter = match suffix {
             Some((HopId(id), suffix)) => {
                 *hop_id = id;
                 suffix
             }
-            None => self.shorten(name.value, context),
+            None => self.shorten(name, context),
         };
         name::write(shorter, out);
-        if content_type.is_present {
-            out.bytes(content_type.value);
+        let mut first = COMPRESSED | IS_DATA;
+        if let Some(kind) = data.content_type {
+            first |= CONTENT_TYPE;
+            out.integer(kind.0);
         }
-        if last.is_present {
-            name::write(last.value, out);
+        if let Some(last) = data.final_block {
+            first |= FINAL_BLOCK;
+            name::write_last(&last, out);
         }
-        out.bytes(content.value);
+        out.bytes(data.content.unwrap_or(&[]));
         let start = out.len();
-        out.bytes(kind.value);
-        if key_name.is_present {
-            name::write(self.shorten(key_name.value, key_context), out);
-        }
-        if key_digest.is_present {
-            out.bytes(key_digest.value);
+        out.integer(info.kind.0);
+        match info.key {
+            None => {}
+            Some(KeyLocator::Name(name)) => name::write(self.shorten(name.as_bytes(), key_context), out),
+            Some(KeyLocator::Digest(digest)) => {
+                first |= KEY_DIGEST;
+                out.bytes(digest);
+            }
         }
         out.count(start);
-        out.bytes(signature.value);
-        if freshness.is_present {
-            let millis = tlv::integer(freshness.value, Type::FRESHNESS).unwrap_or(0);
+        out.bytes(signature);
+        if let Some(millis) = data.freshness {
             let code = time_code(millis);
-            // The packet is compressed only if the receiver can restore exactly the same bytes from the code.
-            out.require(time::is_exact(code, millis) && tlv::integer_bytes(millis, &mut [0; 8]) == freshness.value);
+            out.require(time::is_exact(code, millis));
             out.byte(code);
         }
-        let first = flag(last.is_present, FINAL_BLOCK) | flag(content_type.is_present, CONTENT_TYPE);
-        dispatch.bytes = [COMPRESSED | IS_DATA | first | flag(key_digest.is_present, KEY_DIGEST), 0];
+        dispatch.bytes = [first, 0];
     }
 
     /// Removes the longest prefix of `name` that is the prefix of a context, and stores the number of this context in
@@ -320,10 +292,10 @@ impl Shared<'_> {
 
 /// Returns true for a SignatureType that requires a KeyLocator, and false for a digest. Returns `None` for any other
 /// type.
-fn has_key_locator(kind: &[u8]) -> Option<bool> {
-    match tlv::integer(kind, Type::SIGNATURE_TYPE) {
-        Ok(0) => Some(false),
-        Ok(1 | 3..=5) => Some(true),
+const fn has_key_locator(kind: u64) -> Option<bool> {
+    match kind {
+        0 => Some(false),
+        1 | 3..=5 => Some(true),
         _ => None,
     }
 }

@@ -229,6 +229,6 @@ fn fixed(value: &[u8], kind: Type) -> Result<u64, Error> {
 
 fn reason(value: &[u8]) -> Result<NackReason, Error> {
     let [reason] = tlv::fields(value, &[NACK_REASON])?;
-    let reason = reason.map(|reason| tlv::integer(reason.value, reason.kind)).transpose()?;
+    let reason = reason.map(|reason| tlv::integer(reason, NACK_REASON)).transpose()?;
     Ok(NackReason(reason.unwrap_or(0)))
 }

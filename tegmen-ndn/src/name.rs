@@ -6,6 +6,9 @@ use core::cmp::Ordering;
 use tegmen_base::buf::{Full, Writer};
 use tegmen_base::crypto::DIGEST_LEN;
 
+/// The first byte of a Name element. The value of a packet begins with this byte.
+pub(crate) const FIRST: u8 = Type::NAME.0 as u8;
+
 /// A component of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Component<'n> {
@@ -70,12 +73,22 @@ impl<'n> Name<'n> {
     /// [`Error`] if it does not consist of components.
     #[inline]
     pub fn parse(value: &'n [u8]) -> Result<Self, Error> {
-        Self::check(value).map(|()| Self(value))
+        Self::check(value, &mut 0).map(|()| Self(value))
     }
 
+    /// Checks the value of a Name element. Sets `digest` to the position after the digest of parameters in the name, to
+    /// 0 if the name has no such component, or to the largest number if it has more than one.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn check(value: &[u8]) -> Result<(), Error> {
-        Elements::of(value).try_for_each(|element| Component::of(&element?).map(drop))
+    pub(crate) fn check(value: &[u8], digest: &mut usize) -> Result<(), Error> {
+        *digest = 0;
+        for element in Elements::of(value) {
+            let element = element?;
+            Component::of(&element)?;
+            if element.kind == Type::PARAMETERS_DIGEST {
+                *digest = if *digest == 0 { element.end } else { usize::MAX };
+            }
+        }
+        Ok(())
     }
 
     /// Makes a name of bytes that [`Self::parse`] accepted before. In other bytes, everything from the first invalid
@@ -102,12 +115,6 @@ impl<'n> Name<'n> {
     /// Returns the number of components.
     pub fn len(&self) -> usize {
         self.components().count()
-    }
-
-    /// Returns the first component.
-    pub(crate) fn first(&self) -> Option<Component<'n>> {
-        let Element { kind, value, .. } = Elements::of(self.0).next()?.ok()?;
-        Some(Component { kind, value })
     }
 
     /// Returns the last component.
@@ -168,7 +175,7 @@ impl<'n> Names<'n> {
         for element in Elements::of(value) {
             let Element { kind, value, .. } = element?;
             match kind {
-                Type::NAME => Name::check(value)?,
+                Type::NAME => drop(Name::parse(value)?),
                 _ if kind.is_critical() => return Err(Error::Critical(kind)),
                 _ => {}
             }

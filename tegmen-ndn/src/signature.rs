@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::name::Name;
-use crate::tlv::{self, Type};
+use crate::tlv::{self, Extent, Type};
 use tegmen_base::buf::{Full, Writer};
 use tegmen_base::crypto::ecdsa::SIGNATURE_LEN;
 use tegmen_base::crypto::hash::HmacKey;
@@ -90,31 +90,33 @@ impl<'p> SignatureInfo<'p> {
 
     /// Reads the value of a SignatureInfo or InterestSignatureInfo element.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(crate) fn read(&mut self, value: &'p [u8]) -> Result<(), Error> {
+    pub(crate) fn read(&mut self, value: &'p [u8], extent: Extent) -> Result<(), Error> {
         let mut fields = [None; KINDS.len()];
-        tlv::find(value, &KINDS, &mut fields)?;
+        tlv::find(value, &KINDS, &mut fields, extent)?;
         let [kind, key, nonce, time, sequence, validity] = &fields;
-        let kind = kind.ok_or(Error::Missing(Type::SIGNATURE_TYPE))?;
-        self.kind = SignatureType(tlv::integer(kind.value, Type::SIGNATURE_TYPE)?);
+        let mut number = None;
+        tlv::read_integer(kind, Type::SIGNATURE_TYPE, &mut number, extent)?;
+        self.kind = SignatureType(number.ok_or(Error::Missing(Type::SIGNATURE_TYPE))?);
         if let Some(key) = key {
             let mut fields = [None; 2];
-            tlv::find(key.value, &[Type::NAME, Type::KEY_DIGEST], &mut fields)?;
+            tlv::find(key, &[Type::NAME, Type::KEY_DIGEST], &mut fields, extent)?;
             self.key = match &fields {
-                [Some(name), None] => Some(KeyLocator::Name(Name::parse(name.value)?)),
-                [None, Some(digest)] => Some(KeyLocator::Digest(digest.value)),
-                [None, None] => None,
-                [Some(_), Some(_)] => return Err(Error::Critical(Type::KEY_DIGEST)),
+                [Some(name), None] => Some(KeyLocator::Name(Name::parse(name)?)),
+                [None, Some(digest)] => Some(KeyLocator::Digest(digest)),
+                [None, None] if extent == Extent::Known => None,
+                _ => return Err(Error::Critical(Type::KEY_DIGEST)),
             };
         }
-        self.nonce = nonce.map(|nonce| nonce.value);
-        tlv::read_integer(time, &mut self.time)?;
-        tlv::read_integer(sequence, &mut self.sequence)?;
-        self.validity = validity.map(|validity| validity.value);
+        self.nonce = *nonce;
+        tlv::read_integer(time, Type::SIGNATURE_TIME, &mut self.time, extent)?;
+        tlv::read_integer(sequence, Type::SIGNATURE_SEQUENCE, &mut self.sequence, extent)?;
+        self.validity = *validity;
         Ok(())
     }
 
     /// Writes the element. `kind` is its type: SignatureInfo for a Data packet, or InterestSignatureInfo for an
     /// Interest.
+    #[inline(always)]
     pub(crate) fn write(&self, kind: Type, out: &mut Writer<'_>) -> Result<(), Full> {
         let start = out.len();
         tlv::write_integer(out, Type::SIGNATURE_TYPE, self.kind.0)?;

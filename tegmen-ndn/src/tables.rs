@@ -36,7 +36,11 @@ impl Tick {
     /// Returns the time that is `duration` after this time. `duration` is at most 25 days.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub const fn after(self, duration: Duration) -> Self {
-        self.after_units(Instant::AT_ONCE.after(duration).as_micros() >> 10)
+        // A duration of more than 136 years is first reduced to 136 years, so that its microseconds fit into 64 bits.
+        let seconds = duration.as_secs();
+        let seconds = if seconds > u32::MAX as u64 { u32::MAX } else { seconds as u32 };
+        let micros = (seconds as u64).wrapping_mul(1_000_000).wrapping_add(duration.subsec_micros() as u64);
+        self.after_units(micros >> 10)
     }
 
     /// Returns the time that is `millis` milliseconds after this time. At most 25 days are added.
@@ -314,6 +318,9 @@ pub struct PitId(pub u32);
 pub trait Pit {
     /// The form in which the table stores a PitToken.
     type Token: Copy + Default;
+    /// True if the table can have Interests with parameters. If it is false, the forwarder does not check the digest
+    /// and the signature of an Interest that the table refuses.
+    const HAS_PARAMETERS: bool = true;
     /// The list of faces that requested the name of an entry.
     type Asked: List<InRecord<Self::Token>>;
     /// The list of next hops of an entry.

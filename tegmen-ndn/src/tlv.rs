@@ -78,34 +78,49 @@ pub fn only(bytes: &[u8], kind: Type) -> Result<&[u8], Error> {
     if elements.rest().is_empty() { Ok(element.value) } else { Err(Error::Trailing) }
 }
 
-/// Finds the elements of these types in `value`. The result has an element for each type, in the order of `kinds`, or
-/// `None` if the type is missing. The elements must be in this order, and each may occur at most once. An element that
+/// Finds the elements of these types in `value`. The result has the value of an element for each type, in the order of
+/// `kinds`, or `None` if the type is missing. The elements must be in this order, and each may occur at most once. An element that
 /// is unknown, repeated or out of order is skipped if it is not critical.
 ///
 /// # Errors
 /// [`Error::Critical`] for a critical element that is unknown, repeated or out of order. [`Error::Truncated`],
 /// [`Error::NotShortest`] and [`Error::Type`] for bytes that are not elements.
-pub fn fields<'p, const N: usize>(value: &'p [u8], kinds: &[Type; N]) -> Result<[Option<Element<'p>>; N], Error> {
+pub fn fields<'p, const N: usize>(value: &'p [u8], kinds: &[Type; N]) -> Result<[Option<&'p [u8]>; N], Error> {
     let mut found = [None; N];
-    find(value, kinds, &mut found)?;
+    find(value, kinds, &mut found, Extent::Known)?;
     Ok(found)
+}
+
+/// The packets that a parser accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Extent {
+    /// All valid packets. Unknown elements that are not critical are skipped.
+    Known,
+    /// The packets whose fields determine all their bytes: a packet with an unknown element, or with an integer that
+    /// has more bytes than necessary, is refused.
+    Exact,
 }
 
 /// Finds the elements for [`fields`]. On a host the compiler makes a separate, faster copy of the code for each list of
 /// types. On a device there is one copy.
 #[cfg_attr(target_pointer_width = "64", inline(always))]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-pub(crate) fn find<'p>(value: &'p [u8], kinds: &[Type], found: &mut [Option<Element<'p>>]) -> Result<(), Error> {
+pub(crate) fn find<'p>(
+    value: &'p [u8],
+    kinds: &[Type],
+    found: &mut [Option<&'p [u8]>],
+    extent: Extent,
+) -> Result<(), Error> {
     let mut next = 0;
     for element in Elements::of(value) {
         let element = element?;
-        let place = kinds.iter().position(|kind| *kind == element.kind).filter(|place| *place >= next);
-        match place.and_then(|place| Some((place, found.get_mut(place)?))) {
-            Some((place, field)) => {
-                *field = Some(element);
-                next = place.wrapping_add(1);
+        let skipped = kinds.get(next..).and_then(|rest| rest.iter().position(|kind| *kind == element.kind));
+        match skipped.and_then(|skipped| found.get_mut(next.wrapping_add(skipped)).map(|field| (skipped, field))) {
+            Some((skipped, field)) => {
+                *field = Some(element.value);
+                next = next.wrapping_add(skipped).wrapping_add(1);
             }
-            None if element.kind.is_critical() => return Err(Error::Critical(element.kind)),
+            None if element.kind.is_critical() || extent == Extent::Exact => return Err(Error::Critical(element.kind)),
             None => {}
         }
     }
@@ -116,23 +131,37 @@ pub(crate) fn find<'p>(value: &'p [u8], kinds: &[Type], found: &mut [Option<Elem
 ///
 /// # Errors
 /// [`Error::Length`] for any other length.
-pub(crate) fn fixed<'p, const LEN: usize>(element: &Option<Element<'p>>) -> Result<Option<&'p [u8; LEN]>, Error> {
-    match element {
+pub(crate) fn fixed<'p, const LEN: usize>(value: Option<&'p [u8]>, kind: Type) -> Result<Option<&'p [u8; LEN]>, Error> {
+    match value {
         None => Ok(None),
-        Some(Element { kind, value, .. }) => value.as_array().ok_or(Error::Length(*kind)).map(Some),
+        Some(value) => value.as_array().ok_or(Error::Length(kind)).map(Some),
     }
 }
 
 /// Reads a NonNegativeInteger into `number`. If the element is missing, `number` does not change.
 ///
 /// # Errors
-/// [`Error::Length`] for a length that [`integer`] refuses.
+/// [`Error::Length`] for a length that [`integer`] refuses, and for unnecessary bytes that `extent` refuses.
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-pub(crate) fn read_integer(element: &Option<Element<'_>>, number: &mut Option<u64>) -> Result<(), Error> {
-    if let Some(Element { kind, value, .. }) = element {
-        *number = Some(integer(value, *kind)?);
+pub(crate) fn read_integer(
+    value: &Option<&[u8]>,
+    kind: Type,
+    number: &mut Option<u64>,
+    extent: Extent,
+) -> Result<(), Error> {
+    if let Some(value) = value {
+        let read = integer(value, kind)?;
+        *number = Some(read);
+        if extent == Extent::Exact && integer_bytes(read, &mut [0; 8]).len() != value.len() {
+            return Err(Error::Length(kind));
+        }
     }
     Ok(())
+}
+
+/// Returns the position in `outer` after the last byte of `part`, which is a part of `outer`.
+pub(crate) fn end_of(outer: &[u8], part: &[u8]) -> usize {
+    part.as_ptr().addr().wrapping_sub(outer.as_ptr().addr()).wrapping_add(part.len())
 }
 
 /// Reads a type or a length in 1, 3, 5 or 9 bytes. Returns `too_large` for a number above 4,294,967,295.

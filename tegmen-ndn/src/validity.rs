@@ -39,7 +39,7 @@ impl Validity {
         let before = before.ok_or(Error::Missing(Type::NOT_BEFORE))?;
         let after = after.ok_or(Error::Missing(Type::NOT_AFTER))?;
         let time = |value| parse_time(value).ok_or(Error::Time);
-        Ok(Self { not_before: time(before.value)?, not_after: time(after.value)? })
+        Ok(Self { not_before: time(before)?, not_after: time(after)? })
     }
 
     /// Returns the value of the ValidityPeriod element. A time after [`Self::MAX_TIME`] is replaced by

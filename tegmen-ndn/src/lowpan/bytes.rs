@@ -3,71 +3,8 @@
 
 use super::CHAINED;
 use crate::error::Error;
-use crate::tlv::{self, Element, Elements, Type};
+use crate::tlv::{self, Type};
 use tegmen_base::buf::{Full, Writer};
-
-/// An element of a packet.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Field<'p> {
-    pub(super) is_present: bool,
-    /// The value of the element, or no bytes if the element is absent.
-    pub(super) value: &'p [u8],
-}
-
-/// A row in the table of the elements that a packet may have: the type of the element, and the number of elements that
-/// contain it inside the packet. The rows have the order of the elements.
-#[derive(Clone, Copy)]
-pub(super) struct Row {
-    kind: u8,
-    depth: u8,
-}
-
-impl Row {
-    pub(super) const fn new(kind: Type, depth: u8) -> Self {
-        Self { kind: kind.0 as u8, depth }
-    }
-}
-
-/// The elements of a packet: `N` rows of a table, and a field for each row.
-pub(super) struct Fields<'p, const N: usize> {
-    pub(super) found: [Field<'p>; N],
-    /// True if the packet consists of these elements only. False for an element that is not in the table, a repeated
-    /// element, an element out of order, and bytes that are not an element.
-    pub(super) is_whole: bool,
-}
-
-impl<'p, const N: usize> Fields<'p, N> {
-    /// Reads the elements in `value`, and the elements in these elements.
-    pub(super) fn read(value: &'p [u8], table: &[Row; N]) -> Self {
-        let mut found = [Field::default(); N];
-        let is_whole = read(value, 0, table, &mut found).is_some();
-        Self { found, is_whole }
-    }
-}
-
-/// Reads the elements in `value`, whose rows have this depth. Returns the number of rows that are used or skipped.
-/// Returns `None` if the packet is not whole.
-#[inline(never)]
-fn read<'p>(value: &'p [u8], depth: u8, rows: &[Row], found: &mut [Field<'p>]) -> Option<usize> {
-    let mut next = 0usize;
-    for element in Elements::of(value) {
-        let Element { kind, value, .. } = element.ok()?;
-        loop {
-            let row = rows.get(next).filter(|row| row.depth >= depth)?;
-            let field = found.get_mut(next)?;
-            next = next.wrapping_add(1);
-            if row.depth == depth && u32::from(row.kind) == kind.0 {
-                *field = Field { is_present: true, value };
-                break;
-            }
-        }
-        let (inner, places) = (rows.get(next..)?, found.get_mut(next..)?);
-        if inner.first().is_some_and(|row| row.depth > depth) {
-            next = next.wrapping_add(read(value, depth.wrapping_add(1), inner, places)?);
-        }
-    }
-    Some(next)
-}
 
 /// A writer of fields that stores errors.
 pub(super) struct Out<'w, 't> {
@@ -139,6 +76,12 @@ impl<'w, 't> Out<'w, 't> {
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.length(self.len(), bytes.len());
         self.put(bytes);
+    }
+
+    /// Writes a number after its length.
+    #[inline(never)]
+    pub(super) fn integer(&mut self, number: u64) {
+        self.bytes(tlv::integer_bytes(number, &mut [0; 8]));
     }
 
     /// Writes an element.

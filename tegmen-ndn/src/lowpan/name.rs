@@ -1,6 +1,7 @@
 //! Compressed names (RFC 9139, section 5.2). One byte contains the lengths of two components, which follow it.
 
 use super::bytes::{In, Out};
+use crate::name::Component;
 use crate::tlv::{Elements, Type};
 
 /// Length of the longest component in bytes.
@@ -43,6 +44,14 @@ pub(super) fn write_components<'n>(name: &'n [u8], out: &mut Out<'_, '_>) -> &'n
         }
         out.put(value);
     }
+}
+
+/// Writes a compressed name that consists of one component. `out` stores an error if it cannot be compressed.
+pub(super) fn write_last(component: &Component<'_>, out: &mut Out<'_, '_>) {
+    let len = component.value.len();
+    out.require(component.kind == Type::GENERIC && matches!(len, 1..=MAX_COMPONENT));
+    out.byte((len as u8) << 4);
+    out.put(component.value);
 }
 
 /// Restores the components of a compressed name.

@@ -151,7 +151,8 @@ fn restore_data(first: u8, key_prefix: &[u8], body: &mut In<'_>, out: &mut Out<'
     let kind = info.bytes();
     out.element(Type::SIGNATURE_TYPE, kind);
     let key = out.len();
-    let (has_key, is_digest) = (has_key_locator(kind), first & KEY_DIGEST != 0);
+    let has_key = tlv::integer(kind, Type::SIGNATURE_TYPE).ok().and_then(has_key_locator);
+    let is_digest = first & KEY_DIGEST != 0;
     if is_digest {
         out.element(Type::KEY_DIGEST, info.bytes());
     } else if has_key == Some(true) {
