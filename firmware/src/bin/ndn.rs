@@ -4,7 +4,7 @@
 #![no_main]
 
 use core::hint::black_box;
-use tegmen::buf::{Frame, Writer, copy};
+use tegmen::buf::{Frame, Writer};
 use tegmen::crypto::hash::HmacKey;
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use tegmen_firmware::place::Place;
 use tegmen_lowpan::fragment::{Fragments, Reassembly};
 use tegmen_lowpan::frame::LinkAddress;
 use tegmen_lowpan::iphc::Hop;
-use tegmen_ndn::fixed::{FixedPit, FixedStore, Routes};
+use tegmen_ndn::fixed::{FixedPit, FixedStore};
 use tegmen_ndn::forwarder::{Faces, Forwarder, Outcome, Outgoing, Times};
 use tegmen_ndn::lowpan::{Context, HEADROOM, compress, decompress};
 use tegmen_ndn::publisher::{ContentKey, Publisher};
 use tegmen_ndn::signature::{HmacWithSha256, KeyLocator};
-use tegmen_ndn::tables::{FaceId, NextHop};
-use tegmen_ndn::{Data, Interest, MAX_HEAD, Name, ReceivedData, ReceivedInterest};
+use tegmen_ndn::tables::{FaceId, NextHop, Pit, PitId};
+use tegmen_ndn::{Data, MAX_HEAD, Name, ReceivedData};
 
 #[used]
 #[unsafe(link_section = ".footprint")]
@@ -52,27 +52,22 @@ fn run() -> Option<()> {
     let mote = made()?;
     let key = HmacKey::new::<Provider>(&[black_box(b"a key of sixteen")]);
 
+    let [first, second, third, fourth] = &ASKED;
     // The first neighbour requests a reading of this mote. The mote has no reading yet.
-    mote.ask(FIRST, READING, 1)?;
-    (mote.receive(crypto, FIRST, &key)? == Outcome::Forwarded).then_some(())?;
+    (mote.receive(crypto, FIRST, &key, &[first])? == Outcome::Forwarded).then_some(())?;
     mote.answer(crypto, &key)?;
     // The second neighbour requests the same reading.
-    mote.ask(SECOND, READING, 2)?;
-    (mote.receive(crypto, SECOND, &key)? == Outcome::Stored).then_some(())?;
+    (mote.receive(crypto, SECOND, &key, &[second])? == Outcome::Stored).then_some(())?;
     (mote.radio.to == SECOND).then_some(())?;
     // The first neighbour requests a content of the second neighbour. The mote forwards the Data packet if its
     // signature is valid.
-    mote.ask(FIRST, GARDEN, 3)?;
-    (mote.receive(crypto, FIRST, &key)? == Outcome::Forwarded).then_some(())?;
+    (mote.receive(crypto, FIRST, &key, &[third])? == Outcome::Forwarded).then_some(())?;
     (mote.radio.to == SECOND).then_some(())?;
-    mote.make(crypto, GARDEN, &key)?;
-    mote.radio.transmit(SECOND, false);
-    (mote.receive(crypto, SECOND, &key)? == Outcome::Returned).then_some(())?;
+    (mote.receive(crypto, SECOND, &key, &ANSWER)? == Outcome::Returned).then_some(())?;
     (mote.radio.to == FIRST).then_some(())?;
     // If an Interest is not answered, the mote sends it again, and later removes it.
-    mote.ask(FIRST, GARDEN, 4)?;
     mote.forwarder.store = FixedStore::default();
-    (mote.receive(crypto, FIRST, &key)? == Outcome::Forwarded).then_some(())?;
+    (mote.receive(crypto, FIRST, &key, &[fourth])? == Outcome::Forwarded).then_some(())?;
     mote.end()?;
     mote.encrypt(crypto)?;
     let message = black_box(mote.packet.first_chunk::<100>()?);
@@ -95,17 +90,12 @@ struct Mote {
     packet: [u8; PACKET],
 }
 
-/// The link of the mote. It stores the frames of the current packet, and the Interest that waits for the application
-/// of the mote.
+/// The link of the mote. It stores the compressed form of the last packet that the mote sent, and the Interest that
+/// waits for the application of the mote.
 struct Radio {
-    packet: [u8; PACKET],
-    /// The position of the packet in `packet`.
-    span: (usize, usize),
     payload: [u8; PACKET],
-    place: (usize, usize),
     to: FaceId,
-    asked: [u8; PACKET],
-    asked_len: usize,
+    asked: Option<PitId>,
 }
 
 impl Faces<()> for Radio {
@@ -114,34 +104,24 @@ impl Faces<()> for Radio {
     }
 
     fn send(&mut self, to: FaceId, packet: Outgoing<'_, ()>) {
-        let (Outgoing::Interest(packet, _) | Outgoing::Data(packet, ()) | Outgoing::Nack(packet, ..)) = packet;
-        let (place, len) = match to {
-            APPLICATION => (&mut self.asked, &mut self.asked_len),
-            _ => (&mut self.packet, &mut self.span.1),
-        };
-        if copy(place, packet).is_ok() {
-            *len = packet.len();
-        }
-        if to != APPLICATION {
-            self.span.0 = 0;
-            self.transmit(to, true);
+        self.to = to;
+        match packet {
+            Outgoing::Interest(_, id) if to == APPLICATION => self.asked = Some(id),
+            Outgoing::Interest(packet, _) | Outgoing::Data(packet, ()) | Outgoing::Nack(packet, ..) => {
+                self.transmit(packet);
+            }
         }
     }
 }
 
 impl Radio {
-    /// Compresses the packet, and splits it into frames. For a packet of a neighbour (`is_ours` is false) only the
-    /// compressed packet is stored, and [`Mote::receive`] makes its frames.
-    #[inline(never)]
-    fn transmit(&mut self, to: FaceId, is_ours: bool) {
-        self.to = to;
+    /// Compresses the packet, and splits it into frames.
+    fn transmit(&mut self, packet: &[u8]) {
         let mut frame = Frame::new(&mut self.payload, HEADROOM);
-        let packet = self.packet.get(self.span.0..self.span.1).unwrap_or(&[]);
         if compress(packet, &CONTEXTS, None, &mut frame).is_err() {
             return;
         }
-        self.place = frame.place();
-        if is_ours && let Ok(mut fragments) = Fragments::of_page(frame.bytes(), 1) {
+        if let Ok(mut fragments) = Fragments::of_page(frame.bytes(), 1) {
             let mut out = [0; ROOM];
             while let Ok(Some(frame)) = fragments.next_frame(ROOM, &mut out) {
                 black_box(frame);
@@ -152,52 +132,28 @@ impl Radio {
 
 impl Mote {
     fn new() -> Self {
-        let fib = Routes { routes: &ROUTES, multicast: &[] };
         Self {
             forwarder: Forwarder {
-                fib,
+                fib: &ROUTES,
                 pit: Waiting::default(),
                 store: FixedStore::default(),
                 times: TIMES,
                 random: 1,
             },
             reassembly: Reassembly::new(),
-            radio: Radio {
-                packet: [0; PACKET],
-                span: (0, 0),
-                payload: [0; PACKET],
-                place: (0, 0),
-                to: APPLICATION,
-                asked: [0; PACKET],
-                asked_len: 0,
-            },
+            radio: Radio { payload: [0; PACKET], to: APPLICATION, asked: None },
             packet: [0; PACKET],
         }
     }
 
-    /// Lets a neighbour send an Interest.
-    #[inline(never)]
-    fn ask(&mut self, from: FaceId, name: Name<'static>, nonce: u8) -> Option<()> {
-        let interest = Interest { name, nonce: Some([nonce; 4]), lifetime: Some(4000), ..Interest::default() };
-        let mut frame = Frame::new(&mut self.radio.packet, MAX_HEAD);
-        interest.write::<Provider>(&mut frame).ok()?;
-        self.radio.span = frame.place();
-        self.radio.transmit(from, false);
-        Some(())
-    }
-
     /// Processes the frames of a neighbour.
     #[inline(never)]
-    fn receive(&mut self, crypto: &mut Provider, from: FaceId, key: &HmacKey) -> Option<Outcome> {
+    fn receive(&mut self, crypto: &mut Provider, from: FaceId, key: &HmacKey, frames: &[&[u8]]) -> Option<Outcome> {
         let Self { forwarder, reassembly, radio, packet } = self;
-        let (start, end) = radio.place;
-        let payload = radio.payload.get(start..end)?;
         let hop = Hop { source: LinkAddress::Short(from.0), destination: LinkAddress::Short(9) };
-        let mut fragments = Fragments::of_page(payload, 7).ok()?;
-        let mut out = [0; ROOM];
         let mut frame = Frame::new(packet, MAX_HEAD);
         mark_begin(RESTORE);
-        while let Some(fragment) = fragments.next_frame(ROOM, &mut out).ok()? {
+        for fragment in frames {
             if let Some(payload) = reassembly.receive_page(NOW, &hop, fragment).ok()? {
                 decompress(payload, &CONTEXTS, |_| None, &mut frame).ok()?;
             }
@@ -215,15 +171,16 @@ impl Mote {
     /// Lets the application answer the Interest that waits for it.
     #[inline(never)]
     fn answer(&mut self, crypto: &mut Provider, key: &HmacKey) -> Option<()> {
-        let asked = ReceivedInterest::parse(self.radio.asked.get(..self.radio.asked_len)?).ok()?;
-        (asked.interest.name == READING).then_some(())?;
-        self.make(crypto, READING, key)?;
         let Self { forwarder, radio, packet, .. } = self;
-        let made = radio.packet.get(radio.span.0..radio.span.1)?;
-        copy(packet, made).ok()?;
-        let packet = packet.get(..made.len())?;
+        (forwarder.pit.name(radio.asked?)? == READING).then_some(())?;
+        let content = black_box(b"21.5");
+        let data = Data { name: READING, freshness: Some(4000), content: Some(content), ..Data::default() };
+        let signer = HmacWithSha256 { key, locator: KeyLocator::Digest(&[1]) };
+        let mut frame = Frame::new(packet, MAX_HEAD);
+        measured(CREATE, || data.write(crypto, &signer, &mut frame)).ok()?;
+        let packet = frame.bytes();
         let outcome = measured(PASS, || forwarder.on_data::<Provider>(NOW, APPLICATION, packet, &mut |_| true, radio));
-        (outcome == Ok(Outcome::Returned) && self.radio.to == FIRST).then_some(())
+        (outcome == Ok(Outcome::Returned) && radio.to == FIRST).then_some(())
     }
 
     /// Lets the lifetime of an Interest end without an answer. The mote must retransmit the Interest once, and then
@@ -239,18 +196,6 @@ impl Mote {
             forwarder.on_timeout(end.instant(NOW), packet, radio);
         }
         forwarder.pit.is_empty().then_some(())
-    }
-
-    /// Makes a Data packet as a producer.
-    #[inline(never)]
-    fn make(&mut self, crypto: &mut Provider, name: Name<'static>, key: &HmacKey) -> Option<()> {
-        let content = black_box(b"21.5");
-        let data = Data { name, freshness: Some(4000), content: Some(content), ..Data::default() };
-        let signer = HmacWithSha256 { key, locator: KeyLocator::Digest(&[1]) };
-        let mut frame = Frame::new(&mut self.radio.packet, MAX_HEAD);
-        measured(CREATE, || data.write(crypto, &signer, &mut frame)).ok()?;
-        self.radio.span = frame.place();
-        Some(())
     }
 
     /// Acts as the producer: makes a name for a content, and encrypts the content.
@@ -270,8 +215,9 @@ impl Mote {
 
 const NAME: usize = 48;
 const PACKET: usize = 160;
+type Fib = &'static [(Name<'static>, &'static [NextHop])];
 type Waiting<const N: usize> = FixedPit<N, NAME, 2, 1, 8>;
-type Tables = Forwarder<Routes<'static>, Waiting<4>, FixedStore<4, PACKET>>;
+type Tables = Forwarder<Fib, Waiting<4>, FixedStore<4, PACKET>>;
 
 static MOTE: Place<Mote> = Place::empty();
 
@@ -292,10 +238,33 @@ const ROOM: usize = 102;
 
 const HOUSE: Name<'static> = Name::of_checked(b"\x08\x05house");
 const READING: Name<'static> = Name::of_checked(b"\x08\x05house\x08\x04room\x08\x04temp\x08\x0217");
-const GARDEN: Name<'static> = Name::of_checked(b"\x08\x06garden\x08\x04temp\x08\x0217");
 const CONTEXTS: [Context<'static>; 1] = [Context { id: 1, prefix: HOUSE }];
-const ROUTES: [(Name<'static>, &[NextHop]); 2] =
+static ROUTES: [(Name<'static>, &[NextHop]); 2] =
     [(HOUSE, &[NextHop { face: APPLICATION, cost: 0 }]), (Name::of_checked(b""), &[NextHop { face: SECOND, cost: 1 }])];
+
+/// The frame of an Interest of a neighbour for [`READING`], with a lifetime of 4 seconds.
+const ASK_READING: [u8; 24] = *b"\xfe\x10\x02\x80\x01\x12\x44roomtemp\x2017\xff\0\0\0\0\x38";
+/// The frame of an Interest of a neighbour for the content `/garden/temp/17` of the second neighbour.
+const ASK_GARDEN: [u8; 24] = *b"\xfe\x10\0\x14\x64gardentemp\x2017\xff\0\0\0\0\x38";
+/// The Interests that the neighbours send, in order.
+static ASKED: [[u8; 24]; 4] = [ask(ASK_READING, 1), ask(ASK_READING, 2), ask(ASK_GARDEN, 3), ask(ASK_GARDEN, 4)];
+
+/// Returns the frame of an Interest with a nonce of four bytes `nonce`.
+const fn ask(mut frame: [u8; 24], nonce: u8) -> [u8; 24] {
+    let mut place = 19;
+    while place < 23 {
+        frame[place] = nonce;
+        place += 1;
+    }
+    frame
+}
+
+/// The two frames of the Data packet with the content `21.5` and the name `/garden/temp/17`. The second neighbour has
+/// signed it with the HMAC key of the mote.
+static ANSWER: [&[u8]; 2] = [
+    b"\xc0>\x00\x07\xfe2\x00:dgardentemp 17\x0421.5\x04\x01\x04\x01\x01 `\x870m\xcft\xc6\xc2\x81\xeb\xe2",
+    b"\xe0>\x00\x07\x05\xf8\xe5\xb0xC\xeam\xc2\xea\xeeb\xca\xd0\x0b\xe6\xc7\xd8\xec\x99l\x838",
+];
 
 const RESTORE: u32 = 0;
 const FORWARD: u32 = 1;
