@@ -6,7 +6,7 @@
 
 use super::frame::{self, LinkAddress};
 use super::iphc::{self, Compressed, Context, Hop};
-use tegmen_base::buf::{Full, Reader, Truncated, Writer};
+use tegmen_base::buf::{Full, Reader, Truncated, Writer, copy};
 use tegmen_base::time::{Duration, Instant};
 
 /// A packet that is being sent, frame by frame.
@@ -128,6 +128,49 @@ impl<const BYTES: usize> Slot<BYTES> {
         have: [0; UNITS / 32],
         bytes: [0; BYTES],
     };
+
+    fn put(&mut self, offset: usize, bytes: &[u8]) -> Result<(), FragmentError> {
+        if self.mark(offset, offset.saturating_add(bytes.len()))? {
+            copy(self.bytes.get_mut(offset..).ok_or(FragmentError::TooLong)?, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Records that the bytes from `start` to `end` have arrived. Returns false if all of them had arrived before: the
+    /// caller then must not copy the bytes, because the bytes that came first count. Drops the packet if the fragment
+    /// overlaps other fragments only in part, or if its end is after the end of the packet. Also drops the packet if a
+    /// fragment other than the last ends at an offset that is not a multiple of eight (RFC 4944, section 5.3).
+    fn mark(&mut self, start: usize, end: usize) -> Result<bool, FragmentError> {
+        let len = usize::from(self.len);
+        if end <= start || end > len || (end < len && end & 7 != 0) {
+            self.len = 0;
+            return Err(FragmentError::Contradicts);
+        }
+        let (mut new, mut old) = (false, false);
+        for unit in (start >> 3)..end.div_ceil(8) {
+            let Some(word) = self.have.get_mut(unit >> 5) else { continue };
+            let bit = 1u32.wrapping_shl(unit as u32 & 31);
+            (new, old) = (new | (*word & bit == 0), old | (*word & bit != 0));
+            *word |= bit;
+        }
+        if new && old {
+            self.len = 0;
+            return Err(FragmentError::Contradicts);
+        }
+        Ok(new)
+    }
+
+    /// Returns the packet in the slot if all its fragments have arrived, and frees the self. Otherwise returns `None`.
+    fn complete(&mut self) -> Option<&mut [u8]> {
+        let units = usize::from(self.len).div_ceil(8);
+        let whole = (0..units)
+            .all(|unit| self.have.get(unit >> 5).is_some_and(|word| word & 1u32.wrapping_shl(unit as u32 & 31) != 0));
+        if !whole {
+            return None;
+        }
+        let len = core::mem::take(&mut self.len);
+        self.bytes.get_mut(..len.into())
+    }
 }
 
 impl<const SLOTS: usize, const BYTES: usize> Default for Reassembly<SLOTS, BYTES> {
@@ -156,7 +199,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         payload: &[u8],
     ) -> Result<Option<&mut [u8]>, FragmentError> {
         let mut reader = Reader::new(payload);
-        let index = match payload.first().copied().ok_or(FragmentError::Truncated)? {
+        let slot = match payload.first().copied().ok_or(FragmentError::Truncated)? {
             IPV6 | 0x60..=0x7f => self.receive_whole(now, hop, contexts, payload)?,
             0xc0..=0xc7 => {
                 let (len, tag) = (reader.u16()? & LEN_MASK, reader.u16()?);
@@ -165,13 +208,13 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
             0xe0..=0xe7 => {
                 let (len, tag) = (reader.u16()? & LEN_MASK, reader.u16()?);
                 let offset = usize::from(reader.u8()?) << 3;
-                let index = self.slot(now, hop, len, tag)?;
-                self.put(index, offset, reader.rest())?;
-                index
+                let slot = self.slot(now, hop, len, tag)?;
+                slot.put(offset, reader.rest())?;
+                slot
             }
             other => return Err(FragmentError::Dispatch(other)),
         };
-        Ok(self.complete(index))
+        Ok(slot.complete())
     }
 
     /// Receives the payload of a frame that belongs to another network layer than IPv6. Returns the whole payload, if
@@ -204,9 +247,9 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
             Some(other) => return Err(FragmentError::Dispatch(*other)),
             None => return Err(FragmentError::Truncated),
         }
-        let index = self.slot(now, hop, len, tag)?;
-        self.put(index, offset, reader.rest())?;
-        Ok(self.complete(index).map(|payload| &*payload))
+        let slot = self.slot(now, hop, len, tag)?;
+        slot.put(offset, reader.rest())?;
+        Ok(slot.complete().map(|payload| &*payload))
     }
 
     /// Removes incomplete packets that began longer than `TIMEOUT` ago.
@@ -229,7 +272,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         hop: &Hop,
         contexts: &[Context],
         payload: &[u8],
-    ) -> Result<usize, FragmentError> {
+    ) -> Result<&mut Slot<BYTES>, FragmentError> {
         let index = self.free();
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
         let len = match payload {
@@ -249,7 +292,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         }
         (slot.since, slot.len) = (now, len as u16);
         slot.have = [u32::MAX; UNITS / 32];
-        Ok(index)
+        Ok(slot)
     }
 
     fn receive_first(
@@ -259,7 +302,7 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         contexts: &[Context],
         (len, tag): (u16, u16),
         rest: &[u8],
-    ) -> Result<usize, FragmentError> {
+    ) -> Result<&mut Slot<BYTES>, FragmentError> {
         let mut headers = [0; HEADERS_LEN];
         let (written, read) = match rest {
             [IPV6, ..] => (0, 1),
@@ -268,55 +311,20 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
                 (read.written, read.read)
             }
         };
-        let index = self.slot(now, hop, len, tag)?;
+        let slot = self.slot(now, hop, len, tag)?;
         let payload = rest.get(read..).unwrap_or(&[]);
         // The headers alone need not end at a multiple of 8 bytes. So the headers and the payload of the first fragment
         // are marked together.
         let end = written.saturating_add(payload.len());
-        if self.mark(index, 0, end)? {
-            let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
+        if slot.mark(0, end)? {
             copy(&mut slot.bytes, headers.get(..written).unwrap_or(&[]))?;
             copy(slot.bytes.get_mut(written..).ok_or(FragmentError::TooLong)?, payload)?;
         }
-        Ok(index)
+        Ok(slot)
     }
 
-    fn put(&mut self, index: usize, offset: usize, bytes: &[u8]) -> Result<(), FragmentError> {
-        if self.mark(index, offset, offset.saturating_add(bytes.len()))? {
-            let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
-            copy(slot.bytes.get_mut(offset..).ok_or(FragmentError::TooLong)?, bytes)?;
-        }
-        Ok(())
-    }
-
-    /// Records that the bytes from `start` to `end` have arrived. Returns false if all of them had arrived before: the
-    /// caller then must not copy the bytes, because the bytes that came first count. Drops the packet if the fragment
-    /// overlaps other fragments only in part, or if its end is after the end of the packet. Also drops the packet if a
-    /// fragment other than the last ends at an offset that is not a multiple of eight (RFC 4944, section 5.3).
-    fn mark(&mut self, index: usize, start: usize, end: usize) -> Result<bool, FragmentError> {
-        let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
-        let len = usize::from(slot.len);
-        if end <= start || end > len || (end < len && end & 7 != 0) {
-            slot.len = 0;
-            return Err(FragmentError::Contradicts);
-        }
-        let (mut new, mut old) = (false, false);
-        for unit in (start >> 3)..end.div_ceil(8) {
-            let Some(word) = slot.have.get_mut(unit >> 5) else { continue };
-            let bit = 1u32.wrapping_shl(unit as u32 & 31);
-            (new, old) = (new | (*word & bit == 0), old | (*word & bit != 0));
-            *word |= bit;
-        }
-        if new && old {
-            slot.len = 0;
-            return Err(FragmentError::Contradicts);
-        }
-        Ok(new)
-    }
-
-    /// Returns the index of the slot for the packet to which a fragment belongs. If no slot has this packet yet, takes
-    /// a slot for it.
-    fn slot(&mut self, now: Instant, hop: &Hop, len: u16, tag: u16) -> Result<usize, FragmentError> {
+    /// Returns the slot for the packet to which a fragment belongs. If no slot has this packet yet, takes a slot for it.
+    fn slot(&mut self, now: Instant, hop: &Hop, len: u16, tag: u16) -> Result<&mut Slot<BYTES>, FragmentError> {
         self.expire(now);
         if usize::from(len) > BYTES {
             return Err(FragmentError::TooLong);
@@ -326,14 +334,14 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
         }
         // `len` is not 0, so a free slot is not found.
         let known = |slot: &Slot<BYTES>| slot.len == len && slot.tag == tag && slot.hop == *hop;
-        if let Some(index) = self.slots.iter().position(known) {
-            return Ok(index);
-        }
-        let index = self.free();
+        let found = self.slots.iter().position(known);
+        let index = found.unwrap_or_else(|| self.free());
         let slot = self.slots.get_mut(index).ok_or(FragmentError::TooLong)?;
-        (slot.since, slot.hop, slot.tag, slot.len) = (now, *hop, tag, len);
-        slot.have = [0; UNITS / 32];
-        Ok(index)
+        if slot.len == 0 {
+            (slot.since, slot.hop, slot.tag, slot.len) = (now, *hop, tag, len);
+            slot.have = [0; UNITS / 32];
+        }
+        Ok(slot)
     }
 
     /// Returns the index of a free slot. If no slot is free, drops the oldest packet and returns the index of its slot.
@@ -349,19 +357,6 @@ impl<const SLOTS: usize, const BYTES: usize> Reassembly<SLOTS, BYTES> {
             slot.len = 0;
         }
         oldest
-    }
-
-    /// Returns the packet in the slot if all its fragments have arrived, and frees the slot. Otherwise returns `None`.
-    fn complete(&mut self, index: usize) -> Option<&mut [u8]> {
-        let slot = self.slots.get_mut(index)?;
-        let units = usize::from(slot.len).div_ceil(8);
-        let whole = (0..units)
-            .all(|unit| slot.have.get(unit >> 5).is_some_and(|word| word & 1u32.wrapping_shl(unit as u32 & 31) != 0));
-        if !whole {
-            return None;
-        }
-        let len = core::mem::take(&mut slot.len);
-        slot.bytes.get_mut(..len.into())
     }
 }
 
@@ -425,13 +420,6 @@ const HEADERS_LEN: usize = 48;
 /// Returns the time from `since` to `now` in microseconds. A [`Duration`] would need a division of 64 bits.
 const fn age(now: Instant, since: Instant) -> u64 {
     now.as_micros().saturating_sub(since.as_micros())
-}
-
-/// Copies `from` to the front of `to`. Copies nothing if `from` is longer than `to`.
-#[inline(never)]
-fn copy(to: &mut [u8], from: &[u8]) -> Result<(), Full> {
-    to.get_mut(..from.len()).ok_or(Full)?.copy_from_slice(from);
-    Ok(())
 }
 
 #[cfg(test)]
