@@ -92,16 +92,18 @@ struct Place<const NAME: usize, const ASKED: usize, const SENT: usize, K: Copy +
     name: [u8; NAME],
 }
 
-/// The combination of CanBePrefix and MustBeFresh in an Interest. It decides which Data packets answer the Interest.
+/// The combination of CanBePrefix and MustBeFresh in an Interest. It decides which Data packets answer the Interest. No
+/// combination has the number 0, so the compiler uses 0 for a free place, and a device can clear a whole table at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Matches {
-    Name,
+    Name = 1,
     Prefix,
     FreshName,
     FreshPrefix,
 }
 
 impl Matches {
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     const fn of(interest: &Interest<'_>) -> Self {
         match (interest.can_be_prefix, interest.must_be_fresh) {
             (false, false) => Self::Name,

@@ -234,21 +234,25 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         });
         let id = id.filter(|_| is_kept).ok_or(Dropped::Full)?;
         let passing = Passing { packet, nonce, hops: interest.hop_limit, from: Some(from) };
-        let is_sent = !waits && self.forward(now, id, &passing, faces);
-        if self.pit.entry(id).is_none_or(|entry| entry.sent.as_slice().is_empty()) {
+        let is_sent = !waits && self.forward(begin, id, &interest.name, &passing, faces);
+        if !self.set_timer(begin, id) {
             self.pit.remove(id);
             return Err(Dropped::NoRoute);
         }
-        self.set_timer(Tick::of(now), id);
         Ok(if is_sent { Outcome::Forwarded } else { Outcome::Waits })
     }
 
     /// Sends an Interest to the next hops that the strategy chooses. Returns false if nothing was sent.
-    fn forward(&mut self, now: Instant, id: PitId, passing: &Passing<'_>, faces: &mut impl Faces<P::Token>) -> bool {
-        let now = Tick::of(now);
-        let Some(name) = self.pit.name(id) else { return false };
-        let (strategy, hops) = self.fib.next_hops(&name);
-        let (is_localhop, is_localhost) = (is_localhop(&name), is_localhost(&name));
+    fn forward(
+        &mut self,
+        now: Tick,
+        id: PitId,
+        name: &Name<'_>,
+        passing: &Passing<'_>,
+        faces: &mut impl Faces<P::Token>,
+    ) -> bool {
+        let (strategy, hops) = self.fib.next_hops(name);
+        let (is_localhop, is_localhost) = (is_localhop(name), is_localhost(name));
         let Some(entry) = self.pit.entry(id) else { return false };
         // An Interest with a name under `/localhop` may pass only one link between hosts.
         let has_passed = is_localhop && entry.asked.as_slice().iter().any(|asked| !faces.is_local(asked.face));
@@ -347,8 +351,9 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
         let sent = entry.sent.as_mut_slice().iter_mut().find(is_it).ok_or(Dropped::UnknownNack)?;
         sent.set_nack(Refused::of(reason));
         let passing = Passing { packet, nonce, hops: received.interest.hop_limit, from: None };
-        if self.forward(now, id, &passing, faces) {
-            self.set_timer(Tick::of(now), id);
+        let now = Tick::of(now);
+        if self.forward(now, id, &received.interest.name, &passing, faces) {
+            self.set_timer(now, id);
             return Ok(Outcome::Forwarded);
         }
         let entry = self.pit.entry(id).ok_or(Dropped::UnknownNack)?;
@@ -366,13 +371,15 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
     }
 
     /// Sets the timer of the entry of an Interest to the time of the next retransmission, or to the time at which the
-    /// Interest expires if no retransmission remains.
-    fn set_timer(&mut self, now: Tick, id: PitId) {
+    /// Interest expires if no retransmission remains. Returns false if the Interest was sent to no next hop.
+    fn set_timer(&mut self, now: Tick, id: PitId) -> bool {
         let Self { pit, times, .. } = self;
-        let Some(entry) = pit.entry(id) else { return };
+        let Some(entry) = pit.entry(id) else { return false };
+        let is_sent = !entry.sent.as_slice().is_empty();
         let again = entry.sent.as_slice().iter().filter_map(|sent| times.again(sent, now));
         let at = again.fold(entry.expires, Tick::earlier);
         pit.set_timer(id, at);
+        is_sent
     }
 
     /// Returns the time at which [`Self::on_timeout`] must be called.

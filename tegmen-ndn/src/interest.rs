@@ -96,6 +96,7 @@ impl<'p> ReceivedInterest<'p> {
     }
 
     /// Makes a value for the packet in `wire`. The fields are empty until [`Self::read`].
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn unread(wire: &'p [u8]) -> Self {
         Self { interest: Interest::default(), signed: None, wire, digested: None, digest: 0 }
     }
@@ -262,7 +263,6 @@ impl Interest<'_> {
     ///
     /// # Errors
     /// [`WriteError`]. The frame is then empty.
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn write_without_parameters(&self, frame: &mut Frame<'_>) -> Result<(), WriteError> {
         if self.name.is_empty() {
             return Err(WriteError::Name);

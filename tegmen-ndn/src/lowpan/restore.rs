@@ -151,7 +151,7 @@ fn restore_data(first: u8, key_prefix: &[u8], body: &mut In<'_>, out: &mut Out<'
     let kind = info.bytes();
     out.element(Type::SIGNATURE_TYPE, kind);
     let key = out.len();
-    let has_key = tlv::integer(kind, Type::SIGNATURE_TYPE).ok().and_then(has_key_locator);
+    let has_key = if let [kind] = kind { has_key_locator((*kind).into()) } else { None };
     let is_digest = first & KEY_DIGEST != 0;
     if is_digest {
         out.element(Type::KEY_DIGEST, info.bytes());
