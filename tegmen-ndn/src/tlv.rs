@@ -79,8 +79,8 @@ pub fn only(bytes: &[u8], kind: Type) -> Result<&[u8], Error> {
 }
 
 /// Finds the elements of these types in `value`. The result has the value of an element for each type, in the order of
-/// `kinds`, or `None` if the type is missing. The elements must be in this order, and each may occur at most once. An element that
-/// is unknown, repeated or out of order is skipped if it is not critical.
+/// `kinds`, or `None` if the type is missing. The elements must be in this order, and each may occur at most once. An
+/// element that is unknown, repeated or out of order is skipped if it is not critical.
 ///
 /// # Errors
 /// [`Error::Critical`] for a critical element that is unknown, repeated or out of order. [`Error::Truncated`],
@@ -131,7 +131,7 @@ pub(crate) fn find<'p>(
 ///
 /// # Errors
 /// [`Error::Length`] for any other length.
-pub(crate) fn fixed<'p, const LEN: usize>(value: Option<&'p [u8]>, kind: Type) -> Result<Option<&'p [u8; LEN]>, Error> {
+pub(crate) fn fixed<const LEN: usize>(value: Option<&[u8]>, kind: Type) -> Result<Option<&[u8; LEN]>, Error> {
     match value {
         None => Ok(None),
         Some(value) => value.as_array().ok_or(Error::Length(kind)).map(Some),
