@@ -42,6 +42,8 @@ const SHARE: usize = 8;
 /// plus twice the number of replies that were added since the previous call. A ring is a list of replies in the order
 /// of time.
 const EXPIRED_AT_ONCE: usize = 16;
+/// Maximum number of late replies that wait until the index has them.
+const LATE_MAX: usize = 16;
 
 /// Returns a time in ticks of 1024 microseconds. The value wraps after 50 days.
 const fn ticks(at: Instant) -> u32 {
@@ -76,6 +78,16 @@ pub struct ExchangePool {
     /// number of replies that were added after this tick.
     looked_at: u32,
     added: usize,
+    /// The newest late replies, which the index does not have yet.
+    late: Vec<LateReply>,
+}
+
+/// A stored late reply. The index has the record of its message without a reply, until [`ExchangePool::index_late`] puts
+/// the reply in its place. Meanwhile the processor reads the memory of the index, which is seldom in its cache.
+struct LateReply {
+    tag: Tag,
+    header: Header,
+    position: Position,
 }
 
 /// The data that the pool stores for one peer in the peer's entry: a number for the peer, and the counts of its
@@ -167,29 +179,33 @@ impl ExchangePool {
             keys: Keys::default(),
             looked_at: 0,
             added: 0,
+            late: Vec::with_capacity(LATE_MAX),
         }
     }
 
     /// Returns the number of bytes that the pool takes on the heap.
     pub fn heap_bytes(&self) -> usize {
-        self.segments.heap_bytes() + self.index.heap_bytes() + self.sent.heap_bytes()
+        self.segments.heap_bytes()
+            + self.index.heap_bytes()
+            + self.sent.heap_bytes()
+            + self.late.capacity() * size_of::<LateReply>()
     }
 
     /// Returns the stored reply to a message, if it is younger than EXCHANGE_LIFETIME.
     fn record(&self, now: u32, owner: u32, key: PoolKey) -> Option<Record> {
-        let position = self.index.find(key.tag, |position| self.is_of(now, owner, key, position))?;
+        let is_it = |position| self.is_of(now, owner, key, position);
+        let late = self.late.iter().rev().map(|late| late.position).find(|position| is_it(*position));
+        let position = late.or_else(|| self.index.find(key.tag, is_it))?;
         Some(Record { position, header: self.segments.header(position)? })
     }
 
     /// True if the reply at this position answers this message of this peer, and is younger than EXCHANGE_LIFETIME.
     #[inline]
     fn is_of(&self, now: u32, owner: u32, key: PoolKey, position: Position) -> bool {
-        self.segments.header(position).is_some_and(|header| {
-            header.owner == owner
-                && header.print == key.print
-                && header.message_id == key.message_id
-                && now.wrapping_sub(header.at) < LIFETIME
-        })
+        let message = Header { owner, print: key.print, at: now, message_id: key.message_id, len: 0 };
+        self.segments
+            .header(position)
+            .is_some_and(|header| header.is_of_message(&message) && now.wrapping_sub(header.at) < LIFETIME)
     }
 
     /// Removes replies that are older than EXCHANGE_LIFETIME. Does this at most once in a tick of 1024 microseconds.
@@ -208,6 +224,7 @@ impl ExchangePool {
     /// Removes replies that are older than EXCHANGE_LIFETIME, at most `most` of each ring and at most one segment of
     /// each ring.
     fn expire(&mut self, now: u32, most: usize) {
+        self.index_late(usize::MAX);
         let expired = |header: &Header| now.wrapping_sub(header.at) >= LIFETIME;
         for which in [Which::Lasting, Which::Safe, Which::Busy] {
             self.evict(which, most, expired);
@@ -217,6 +234,7 @@ impl ExchangePool {
     /// Removes all replies that are older than EXCHANGE_LIFETIME. Call this regularly, because the pool otherwise
     /// removes replies only when messages arrive.
     pub fn tick(&mut self, now: Instant) {
+        self.index_late(usize::MAX);
         let now = ticks(now);
         let expired = |header: &Header| now.wrapping_sub(header.at) >= LIFETIME;
         for which in [Which::Lasting, Which::Safe, Which::Busy] {
@@ -288,7 +306,25 @@ impl ExchangePool {
         }
     }
 
-    fn add(&mut self, which: Which, header: Header, tag: Tag, reply: &[u8]) -> bool {
+    /// Adds the oldest of the late replies to the index, at most `most` of them.
+    fn index_late(&mut self, most: usize) {
+        let count = self.late.len().min(most);
+        for LateReply { tag, header, position } in self.late.drain(..count) {
+            let is_before = |before| {
+                let earlier = self.segments.header(before).filter(|_| before != position);
+                earlier.is_some_and(|earlier| {
+                    earlier.is_of_message(&header) && header.at.wrapping_sub(earlier.at) < LIFETIME
+                })
+            };
+            let before = self.index.find(tag, is_before);
+            if !before.is_some_and(|before| self.index.replace(tag, before, position)) {
+                self.index.insert(tag, position);
+            }
+        }
+    }
+
+    /// Adds a reply to a ring. Returns false if there is no space.
+    fn add(&mut self, which: Which, header: Header, tag: Tag, is_late: bool, reply: &[u8]) -> bool {
         if !self.make_room(header.at, which) {
             return false;
         }
@@ -298,9 +334,48 @@ impl ExchangePool {
             Which::Busy => &mut self.busy,
         };
         let Some(position) = ring.push(&mut self.segments, header, reply) else { return false };
-        self.index.insert(tag, position);
+        if is_late {
+            self.index.prefetch(tag);
+            self.late.push(LateReply { tag, header, position });
+            if self.late.len() >= LATE_MAX {
+                self.index_late(LATE_MAX / 2);
+            }
+        } else {
+            self.index.insert(tag, position);
+        }
         self.added += 1;
         true
+    }
+
+    /// Stores the reply to the message with this key. A late reply replaces the record of the message without a reply.
+    fn keep_reply(
+        &mut self,
+        now: Instant,
+        peer: &mut PoolPeer,
+        (key, repeat): (PoolKey, Repeat),
+        is_late: bool,
+        reply: &[u8],
+    ) {
+        let PoolKey { message_id, print, tag } = key;
+        (peer.last_message_id, peer.last_print) = (message_id, print);
+        if repeat == Repeat::Cheap {
+            return;
+        }
+        let now = ticks(now);
+        self.expire_some(now);
+        let reply = if reply.len() <= REPLY_MAX { reply } else { &[] };
+        let header = Header { owner: peer.owner, print, at: now, message_id, len: reply.len() as u16 };
+        let lasts = match repeat {
+            Repeat::Never => true,
+            Repeat::Idempotent => peer.held(now) < self.peer_limit(),
+            Repeat::Safe | Repeat::Cheap => false,
+        };
+        if lasts && self.add(Which::Lasting, header, tag, is_late, reply) {
+            peer.held(now);
+            peer.bytes = peer.bytes.saturating_add(record_len(reply.len()) as u32);
+            return;
+        }
+        self.add(if peer.asks_often() { Which::Busy } else { Which::Safe }, header, tag, is_late, reply);
     }
 
     fn peer_limit(&self) -> usize {
@@ -325,6 +400,9 @@ impl ExchangeStorage for ExchangePool {
 
     #[inline]
     fn key(&mut self, now: Instant, peer: &mut PoolPeer, message_id: u16, datagram: &[u8]) -> PoolKey {
+        if !self.late.is_empty() {
+            self.index_late(usize::MAX);
+        }
         if peer.owner == 0 {
             self.owners = self.owners.checked_add(1).unwrap_or(1);
             self.peers += 1;
@@ -359,26 +437,7 @@ impl ExchangeStorage for ExchangePool {
     }
 
     fn keep(&mut self, now: Instant, peer: &mut PoolPeer, key: PoolKey, repeat: Repeat, reply: &[u8]) {
-        let PoolKey { message_id, print, tag } = key;
-        (peer.last_message_id, peer.last_print) = (message_id, print);
-        if repeat == Repeat::Cheap {
-            return;
-        }
-        let now = ticks(now);
-        self.expire_some(now);
-        let reply = if reply.len() <= REPLY_MAX { reply } else { &[] };
-        let header = Header { owner: peer.owner, print, at: now, message_id, len: reply.len() as u16 };
-        let lasts = match repeat {
-            Repeat::Never => true,
-            Repeat::Idempotent => peer.held(now) < self.peer_limit(),
-            Repeat::Safe | Repeat::Cheap => false,
-        };
-        if lasts && self.add(Which::Lasting, header, tag, reply) {
-            peer.held(now);
-            peer.bytes = peer.bytes.saturating_add(record_len(reply.len()) as u32);
-            return;
-        }
-        self.add(if peer.asks_often() { Which::Busy } else { Which::Safe }, header, tag, reply);
+        self.keep_reply(now, peer, (key, repeat), false, reply);
     }
 
     #[inline]
@@ -388,17 +447,8 @@ impl ExchangeStorage for ExchangePool {
 
     fn keep_late(&mut self, now: Instant, peer: &mut PoolPeer, late: Late, reply: &[u8]) {
         let Late { message_id, print, repeat } = late;
-        let (owner, tag) = (peer.owner, tag(&self.keys, peer.owner, message_id, print));
-        let key = PoolKey { message_id, print, tag };
-        let before = self.record(ticks(now), owner, key).map(|record| record.position);
-        self.keep(now, peer, key, repeat, reply);
-        // Only the newer record counts, if there is one, and is not in the place of the first.
-        let is_newer = |other| Some(other) != before && self.is_of(ticks(now), owner, key, other);
-        if let Some(position) = before
-            && self.index.find(tag, is_newer).is_some()
-        {
-            self.index.remove(tag, position);
-        }
+        let key = PoolKey { message_id, print, tag: tag(&self.keys, peer.owner, message_id, print) };
+        self.keep_reply(now, peer, (key, repeat), true, reply);
     }
 
     fn last_reply<'s>(&'s self, now: Instant, peer: &'s PoolPeer) -> &'s [u8] {

@@ -74,7 +74,7 @@ impl Index {
 
     /// Prefetches the slot of `tag` into the cache.
     #[inline]
-    pub(crate) fn prefetch(&self, tag: Tag) {
+    pub fn prefetch(&self, tag: Tag) {
         prefetch(&self.slots[self.home(tag)]);
     }
 
@@ -109,8 +109,22 @@ impl Index {
                 }
             }
         }
-        self.put(tag, u64::from(tag.0) << 32 | (u64::from(position) + 1));
+        self.put(tag, slot(tag, position));
         self.len += 1;
+    }
+
+    /// Puts the position `new` in the place of the position `old`. Returns false, and changes nothing, if the index does
+    /// not contain `old`.
+    pub(crate) fn replace(&mut self, tag: Tag, old: u32, new: u32) -> bool {
+        let mut at = self.home(tag);
+        while let Some(found) = taken(self.slots[at]) {
+            if found == (tag, old) {
+                self.slots[at] = slot(tag, new);
+                return true;
+            }
+            at = self.after(at);
+        }
+        false
     }
 
     /// Removes a position, if the index contains it.
@@ -170,6 +184,11 @@ impl Index {
     fn after(&self, at: usize) -> usize {
         (at + 1) & (self.slots.len() - 1)
     }
+}
+
+/// Returns the slot with this tag and this position.
+fn slot(tag: Tag, position: u32) -> u64 {
+    u64::from(tag.0) << 32 | (u64::from(position) + 1)
 }
 
 /// Returns the tag and the position in a slot; `None` if the slot is empty.

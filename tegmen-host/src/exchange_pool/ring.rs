@@ -38,6 +38,12 @@ impl Header {
         (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
     }
 
+    /// Returns true if both replies answer the same message.
+    #[inline]
+    pub(super) fn is_of_message(&self, other: &Self) -> bool {
+        self.owner == other.owner && self.print == other.print && self.message_id == other.message_id
+    }
+
     #[inline]
     fn read(bytes: &[u8; HEADER]) -> Self {
         let words: u128 = u128::from_le_bytes(*bytes);

@@ -57,6 +57,8 @@ struct World {
     pool: ExchangePool,
     peers: Vec<PoolPeer>,
     answered: Vec<Answered>,
+    /// The messages whose reply is late: the index in `answered`, and the identification of the message.
+    late: Vec<(usize, Late)>,
     now: Instant,
     refused: usize,
 }
@@ -67,6 +69,7 @@ impl World {
             pool: ExchangePool::new(bytes, 4096),
             peers: (0..peers).map(|_| PoolPeer::default()).collect(),
             answered: Vec::new(),
+            late: Vec::new(),
             now: START,
             refused: 0,
         }
@@ -106,7 +109,32 @@ impl World {
         self.answered.push(Answered { peer, datagram, at: self.now, repeat, reply });
     }
 
+    /// Receives a message. Its reply is late, unless it was answered before.
+    fn defer(&mut self, peer: usize, message_id: u16, token: u8, repeat: Repeat) {
+        let before = self.answered.len();
+        self.receive(peer, message_id, token, repeat, 0);
+        if self.answered.len() > before {
+            let datagram = &self.answered[before].datagram;
+            let key = self.pool.key(self.now, &mut self.peers[peer], message_id, datagram);
+            self.late.push((before, ExchangePool::late(key, repeat).unwrap()));
+        }
+    }
+
+    /// Answers all messages whose reply is late, without another message in between. Checks that the pool has each
+    /// reply, if there is space for it.
+    fn respond(&mut self, len: usize) {
+        for (answered, late) in std::mem::take(&mut self.late) {
+            let one = &mut self.answered[answered];
+            let reply = vec![late.message_id as u8; len];
+            self.pool.keep_late(self.now, &mut self.peers[one.peer], late, &reply);
+            if self.pool.last_reply(self.now, &self.peers[one.peer]) == reply {
+                (one.at, one.reply) = (self.now, reply);
+            }
+        }
+    }
+
     fn forget(&mut self, peer: usize) {
+        self.respond(1);
         self.pool.forget(&mut self.peers[peer]);
         self.answered.retain(|one| one.peer != peer);
     }
@@ -119,6 +147,8 @@ fn any_repeat() -> impl Strategy<Value = Repeat> {
 #[derive(Clone, Debug)]
 enum Step {
     Receive { peer: usize, message_id: u16, token: u8, repeat: Repeat, len: usize },
+    Defer { peer: usize, message_id: u16, token: u8, repeat: Repeat },
+    Respond { len: usize },
     Wait { millis: u64 },
     Forget { peer: usize },
     Tick,
@@ -128,6 +158,9 @@ fn any_step() -> impl Strategy<Value = Step> {
     let receive = (0..4usize, 0..24u16, 0..2u8, any_repeat(), 0..=REPLY_MAX);
     prop_oneof![
         60 => receive.prop_map(|(peer, message_id, token, repeat, len)| Step::Receive { peer, message_id, token, repeat, len }),
+        30 => (0..4usize, 0..24u16, 0..2u8, any_repeat())
+            .prop_map(|(peer, message_id, token, repeat)| Step::Defer { peer, message_id, token, repeat }),
+        4 => (0..=REPLY_MAX).prop_map(|len| Step::Respond { len }),
         6 => (0..30_000u64).prop_map(|millis| Step::Wait { millis }),
         1 => (0..4usize).prop_map(|peer| Step::Forget { peer }),
         1 => Just(Step::Tick),
@@ -145,12 +178,39 @@ proptest! {
                 Step::Receive { peer, message_id, token, repeat, len } => {
                     world.receive(peer, message_id, token, repeat, len);
                 }
+                Step::Defer { peer, message_id, token, repeat } => world.defer(peer, message_id, token, repeat),
+                Step::Respond { len } => world.respond(len),
                 Step::Wait { millis } => world.now = world.now.after(Duration::from_millis(millis)),
                 Step::Forget { peer } => world.forget(peer),
                 Step::Tick => world.pool.tick(world.now),
             }
         }
     }
+}
+
+#[test]
+fn late_replies_are_known_at_once_and_replace_the_records_of_their_messages() {
+    let mut world = World::new(SMALLEST, 4);
+    for len in [0, 1, 60] {
+        let before = world.answered.len();
+        // More than wait until the index has them.
+        for n in 0..3 * LATE_MAX as u16 {
+            world.defer(usize::from(n) % 4, n + 1000 * len as u16, 1, Repeat::Never);
+        }
+        let in_index = world.pool.index.len();
+        world.respond(len);
+        assert!(world.answered[before..].iter().all(|one| one.reply.len() == len));
+        for n in 0..3 * LATE_MAX as u16 {
+            world.receive(usize::from(n) % 4, n + 1000 * len as u16, 1, Repeat::Never, 7);
+        }
+        assert_eq!((world.pool.index.len(), world.pool.late.len()), (in_index, 0));
+    }
+    // A late reply is also removed after EXCHANGE_LIFETIME if no message comes meanwhile.
+    world.defer(0, 1, 2, Repeat::Never);
+    world.respond(5);
+    world.now = world.now.after(EXCHANGE_LIFETIME + seconds(1));
+    world.pool.tick(world.now);
+    assert!(world.pool.index.is_empty());
 }
 
 /// Number of peers. The maximum replies of all these peers together take more bytes than the pool has.

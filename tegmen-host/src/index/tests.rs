@@ -12,6 +12,11 @@ proptest! {
             if adds && !model.contains_key(&position) {
                 index.insert(tag, position);
                 model.insert(position, tag);
+            } else if adds && model.get(&position) == Some(&tag) && !model.contains_key(&(position + 60)) {
+                prop_assert!(index.replace(tag, position, position + 60));
+                prop_assert!(!index.replace(tag, position, position));
+                model.remove(&position);
+                model.insert(position + 60, tag);
             } else if model.get(&position) == Some(&tag) {
                 index.remove(tag, position);
                 model.remove(&position);
