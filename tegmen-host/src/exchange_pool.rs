@@ -42,7 +42,7 @@ const SHARE: usize = 8;
 /// plus twice the number of replies that were added since the previous call. A ring is a list of replies in the order
 /// of time.
 const EXPIRED_AT_ONCE: usize = 16;
-/// Maximum number of late replies that wait until the index has them.
+/// Maximum length of [`ExchangePool::late`].
 const LATE_MAX: usize = 16;
 
 /// Returns a time in ticks of 1024 microseconds. The value wraps after 50 days.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Policy, Request, empty_message};
 use tegmen_host::client::{ClientConfig, Session};
-use tegmen_host::server::{Event, Listen, Reply, Responder, Router, Server, ServerConfig, StartError};
+use tegmen_host::server::{Event, Listen, Prepared, Reply, Responder, Router, Server, ServerConfig, StartError};
 use tegmen_host::uri::Scheme;
 
 /// A client without protection, which sends one request after the other.
@@ -48,6 +48,32 @@ impl Plain {
         assert_eq!(answer.token(), b"t");
         let options = answer.options().map(|(number, value)| (number, value.to_vec())).collect();
         (answer.code(), options, String::from_utf8(answer.payload().to_vec()).unwrap())
+    }
+
+    /// Returns the code and the payload of the response to the last request. Ignores an acknowledgement without a
+    /// response.
+    fn response(&self) -> (Code, String) {
+        let mut answer = [0; 1500];
+        loop {
+            let len = self.0.recv(&mut answer).unwrap();
+            let answer = MessageRef::parse(&answer[..len]).unwrap();
+            if answer.message_type() == MessageType::Confirmable {
+                self.0.send(&empty_message(MessageType::Acknowledgement, answer.message_id())).unwrap();
+            }
+            if answer.code() != Code::EMPTY {
+                return (answer.code(), String::from_utf8(answer.payload().to_vec()).unwrap());
+            }
+        }
+    }
+
+    /// Asserts that no response has come.
+    fn has_no_response(&self) {
+        let mut answer = [0; 1500];
+        self.0.set_nonblocking(true).unwrap();
+        while let Ok(len) = self.0.recv(&mut answer) {
+            assert_eq!(MessageRef::parse(&answer[..len]).unwrap().code(), Code::EMPTY);
+        }
+        self.0.set_nonblocking(false).unwrap();
     }
 
     fn send(&mut self, method: Code, uri: &str) {
@@ -249,6 +275,65 @@ fn a_dropped_responder_answers_at_once_and_one_that_never_answers_when_its_time_
     for cause in causes {
         assert_eq!(lines.iter().filter(|line| line.contains(cause)).count(), 1, "{lines:?}");
     }
+}
+
+#[test]
+fn prepared_responses_are_sent_together_or_another_response_instead_of_each() {
+    let (prepared, count) = (Arc::new(Mutex::new(Prepared::default())), Arc::new(AtomicU32::new(0)));
+    let (here, counted) = (prepared.clone(), count.clone());
+    let router = Router::new().get("/later", move |request, response| {
+        request.prepare(response, Reply::content(0, "ready"), &mut here.lock().unwrap());
+        counted.fetch_add(1, Relaxed);
+        Ok(())
+    });
+    let here = prepared.clone();
+    let router = router.get("/refused", move |request, response| {
+        request.prepare(response, Reply::content(0, "ready"), &mut here.lock().unwrap());
+        Err(Code::CONFLICT)
+    });
+    let router = router.get("/replaced", move |request, response| {
+        request.prepare(response, Reply::content(0, "ready"), &mut Prepared::default());
+        request.defer(response).send(Reply::new(Code::VALID));
+        Ok(())
+    });
+    let mut config = ServerConfig::default();
+    config.shards = 2;
+    let server = Server::with(config).listen("coap://127.0.0.1:0").policy(Everybody).serve(router).unwrap();
+    // More than a shard sends between two batches of datagrams.
+    let mut clients: Vec<Plain> = (0..200).map(|_| Plain::to(&server)).collect();
+    let cases: [(fn(&mut Prepared), _, _); 4] = [
+        (Prepared::send, Code::CONTENT, "ready"),
+        (|prepared| prepared.send_instead(&Reply::new(Code::CONFLICT)), Code::CONFLICT, ""),
+        (|prepared| *prepared = Prepared::default(), Code::INTERNAL_SERVER_ERROR, ""),
+        (
+            |prepared| {
+                let mut all = Prepared::default();
+                all.append(prepared);
+                prepared.send();
+                all.send();
+            },
+            Code::CONTENT,
+            "ready",
+        ),
+    ];
+    for (end, code, payload) in cases {
+        for client in &mut clients {
+            assert_eq!(client.ask(Code::GET, "/refused").0, Code::CONFLICT);
+            client.send(Code::GET, "/later");
+        }
+        while count.load(Relaxed) < clients.len() as u32 {
+            std::thread::yield_now();
+        }
+        count.store(0, Relaxed);
+        clients.iter().for_each(Plain::has_no_response);
+        end(&mut prepared.lock().unwrap());
+        for client in &clients {
+            assert_eq!(client.response(), (code, payload.to_owned()));
+        }
+    }
+    clients[0].send(Code::GET, "/replaced");
+    assert_eq!(clients[0].response().0, Code::VALID);
+    assert_eq!(clients[0].ask(Code::GET, "/refused").0, Code::CONFLICT, "nothing else was sent");
 }
 
 /// The response to the registration, and each notification, comes from another thread.

@@ -7,6 +7,8 @@ use super::session::Session;
 use crate::credentials::StoredKey;
 use crate::public_keys::PublicKeys;
 use crate::state::SessionName;
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tegmen::identity::{Identity, PeerId};
@@ -20,6 +22,8 @@ pub(crate) type Whom = dyn Fn(&Identity) -> bool + Send + Sync;
 pub(crate) enum Command {
     /// The response that the responder with this number sends.
     Respond(u64, Reply),
+    /// Send prepared responses.
+    Release(Release),
     /// The decision of the authorization with this number.
     Decide(u64, bool),
     /// Send the list of the sessions.
@@ -62,4 +66,26 @@ pub(crate) struct FoundKey {
     pub(super) identity: String,
     pub(super) found: Option<StoredKey>,
     pub(super) asked: Instant,
+}
+
+/// The command to send prepared responses.
+pub(crate) struct Release {
+    /// The numbers of the requests. Successive requests have successive numbers.
+    pub(super) numbers: VecDeque<Range<u64>>,
+    /// The response to each request; `None` for the prepared responses.
+    pub(super) instead: Option<Reply>,
+}
+
+impl Iterator for Release {
+    /// The number of a request, and its response. The response is `None` if the prepared response has to be sent.
+    type Item = (u64, Option<Reply>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let first = self.numbers.front_mut()?;
+        let number = first.next();
+        if first.is_empty() {
+            self.numbers.pop_front();
+        }
+        Some((number?, self.instead.clone()))
+    }
 }

@@ -2,6 +2,7 @@
 //! these requests.
 
 use super::bodies::Share;
+use super::command::Release;
 use super::oscore::OscoreExchange;
 use super::per_peer::PerNumber;
 use super::reply::Reply;
@@ -34,6 +35,8 @@ pub(crate) struct Deferrals {
     unacknowledged: VecDeque<(Instant, u64)>,
     /// Responses and decisions that cannot be handled yet, because too many messages wait for an acknowledgement.
     waiting: Vec<(DeferredRequest, Outcome)>,
+    /// The commands to send prepared responses that are not executed completely.
+    releases: VecDeque<Release>,
 }
 
 impl Deferrals {
@@ -93,6 +96,27 @@ impl Deferrals {
     /// True if no request waits for its response.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Takes a command to send prepared responses. [`Self::next_released`] then returns these responses.
+    pub(crate) fn release(&mut self, release: Release) {
+        self.releases.push_back(release);
+    }
+
+    /// Returns the number of the next request whose prepared response has to be sent, and the response that replaces
+    /// the prepared response if there is one. Returns `None` if no prepared response has to be sent.
+    pub(crate) fn next_released(&mut self) -> Option<(u64, Option<Reply>)> {
+        loop {
+            if let Some(released) = self.releases.front_mut()?.next() {
+                return Some(released);
+            }
+            self.releases.pop_front();
+        }
+    }
+
+    /// True if prepared responses have to be sent.
+    pub(super) fn has_released(&self) -> bool {
+        !self.releases.is_empty()
     }
 
     /// True if responses or decisions wait, because too many messages wait for an acknowledgement.
@@ -222,4 +246,6 @@ pub(crate) struct DeferredRequest {
     /// A copy of the message of an undecided request, and the [`Share`] that counts the bytes of the copy against the
     /// limit for all bodies of the server; `None` if there is no copy.
     pub(crate) copy: Option<(Vec<u8>, Share)>,
+    /// The response, if the application has prepared it.
+    pub(crate) prepared: Option<Reply>,
 }

@@ -2,6 +2,8 @@
 
 use super::command::Command;
 use super::notifier::Notifier;
+use super::prepared::Prepared;
+use super::reply::Reply;
 use super::responder::Responder;
 use crate::request_uri::Query;
 use std::cell::Cell;
@@ -30,6 +32,8 @@ pub(super) struct Exchange<'a> {
     pub(super) responders: &'a Cell<u64>,
     /// The number of this request's responder, if the response is deferred.
     pub(super) deferred: &'a Cell<Option<u64>>,
+    /// The response to this request, if the application has prepared it.
+    pub(super) prepared: &'a Cell<Option<Reply>>,
     /// True if it is cheap to answer this request a second time.
     pub(super) is_cheap: &'a Cell<bool>,
 }
@@ -87,12 +91,24 @@ impl Request<'_> {
     /// A handler may call both this method and [`Response::observable`]. The request is then acknowledged at once, and
     /// the client observes the resource after it receives the response. The handler may also defer each notification.
     pub fn defer(&self, response: &mut Response<'_, '_>) -> Responder {
+        Responder::new(self.defer_as(response, None), self.exchange.commands)
+    }
+
+    /// Defers the response in the same way as [`Self::defer`], if the application already has the response and must not
+    /// send it yet. Adds the response to `prepared`, which sends it together with others. This costs less than a
+    /// [`Responder`] for each request.
+    pub fn prepare(&self, response: &mut Response<'_, '_>, reply: Reply, prepared: &mut Prepared) {
+        prepared.add(self.defer_as(response, Some(reply)), self.exchange.commands);
+    }
+
+    /// Defers the response, which is `prepared` if it is known. Returns the number of the request.
+    fn defer_as(&self, response: &mut Response<'_, '_>, prepared: Option<Reply>) -> u64 {
         response.defer();
-        let Exchange { commands, responders, deferred, .. } = self.exchange;
-        let number = responders.get() + 1;
-        responders.set(number);
-        deferred.set(Some(number));
-        Responder::new(number, commands)
+        let number = self.exchange.responders.get() + 1;
+        self.exchange.responders.set(number);
+        self.exchange.deferred.set(Some(number));
+        self.exchange.prepared.set(prepared);
+        number
     }
 
     /// Marks this request as one that is cheap to answer. If the request has a safe method and no protection by OSCORE,

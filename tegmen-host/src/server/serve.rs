@@ -96,6 +96,8 @@ pub(crate) struct Resources<A> {
     responders: Cell<u64>,
     /// The number of the responder for the current request; `None` if the response is not deferred.
     deferred: Cell<Option<u64>>,
+    /// The response to the current request, if the application has prepared it.
+    prepared: Cell<Option<Reply>>,
     /// The length in bytes of the request body that the application has handled; `None` if the application has not
     /// handled the current request.
     executed: Option<usize>,
@@ -292,11 +294,18 @@ impl<A: Application> CoapServer<A> {
         pool.tick(now);
     }
 
-    /// Removes and returns the deferred request of the responder with this number. Reports `reply` to the operator as
-    /// the response to this request. Returns `None` if the request already has a response, or if its peer no longer
-    /// exists.
-    pub(crate) fn conclude(&mut self, number: u64, reply: &Reply, peers: &mut impl Peers) -> Option<DeferredRequest> {
-        let request = self.deferrals.take(number)?;
+    /// Removes and returns the deferred request with this number, and its response. The response is `reply` if it is
+    /// given, and otherwise the prepared response. Reports the response to the operator. Returns `None` if the request
+    /// already has a response, or if its peer no longer exists.
+    pub(crate) fn conclude(
+        &mut self,
+        number: u64,
+        reply: Option<Reply>,
+        peers: &mut impl Peers,
+    ) -> Option<(DeferredRequest, Reply)> {
+        let mut request = self.deferrals.take(number)?;
+        let prepared = request.prepared.take();
+        let reply = reply.or(prepared)?;
         let deferred = &request.deferred;
         let entry = peers.peer(deferred.peer)?;
         let (remote, principal) = (entry.path().remote.into(), deferred.identity.principal);
@@ -305,7 +314,7 @@ impl<A: Application> CoapServer<A> {
         self.resources.path.push_str(&request.path);
         self.report = Report { received: request.received, sent: reply.payload.len(), block: false };
         self.report_request(remote, principal, request.method, reply.code);
-        Some(request)
+        Some((request, reply))
     }
 
     /// Prepares the handling of a request on which the policy has decided. Returns the copy of the request message, and
@@ -451,8 +460,8 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
                 let _ = self.resources.commands.send(Command::Respond(number, reply));
             }
         }
-        let remote = self.resources.remote;
-        let request = DeferredRequest { at, deferred, remote, method, path, received, is_undecided, copy };
+        let (remote, prepared) = (self.resources.remote, self.resources.prepared.take());
+        let request = DeferredRequest { at, deferred, remote, method, path, received, is_undecided, copy, prepared };
         self.deferrals.open(number, request);
     }
 }
@@ -471,6 +480,7 @@ impl<A: Application> Resources<A> {
             cause: Cell::default(),
             responders: Cell::default(),
             deferred: Cell::default(),
+            prepared: Cell::default(),
             executed: None,
             is_cheap: Cell::default(),
         }
@@ -484,6 +494,7 @@ impl<A: Application> Resources<A> {
     pub(crate) fn begin(&mut self, message: &MessageRef<'_>) -> Result<(), request_uri::InvalidUri> {
         (self.executed, self.cause, self.deferred) = (None, Cell::default(), Cell::default());
         self.is_cheap.set(false);
+        self.prepared.set(None);
         self.hosts.read_path(message, &mut self.path)
     }
 }
@@ -524,13 +535,14 @@ impl<A: Application> Handler for Resources<A> {
             cause,
             responders,
             deferred,
+            prepared,
             executed,
             is_cheap,
             ..
         } = self;
         *executed = Some(request.message().payload().len());
         let remote = remote.map(SocketAddr::from);
-        let exchange = Exchange { path, remote, commands, notifier, cause, responders, deferred, is_cheap };
+        let exchange = Exchange { path, remote, commands, notifier, cause, responders, deferred, prepared, is_cheap };
         let request = super::Request { authorized: request, exchange: &exchange };
         let handled = match edhoc {
             Some(edhoc) if path == EDHOC_PATH && request.method() == Code::POST => {
@@ -544,6 +556,7 @@ impl<A: Application> Handler for Resources<A> {
         if handled.is_err() {
             // The responder, if there is one, has nothing to answer.
             deferred.set(None);
+            prepared.set(None);
         }
         handled
     }

@@ -103,7 +103,8 @@ const ALMOST_A_SECOND: Duration = Duration::from_millis(900);
 /// Maximum number of messages, including notifications, that are sent because of timers before datagrams are received
 /// again.
 const POLLED: usize = 256;
-/// Maximum number of commands that are executed between two batches of received datagrams.
+/// Maximum number of commands that are executed, and of prepared responses that are sent, between two batches of received
+/// datagrams.
 const COMMANDS: usize = 64;
 
 impl<A: Application> Shard<A> {
@@ -223,7 +224,9 @@ impl<A: Application> Shard<A> {
                     None => is_passed_to = false,
                 },
                 // A timer would wait for the next millisecond.
-                () = tokio::task::yield_now(), if is_more_due => {}
+                () = tokio::task::yield_now(), if is_more_due || self.coap_server.deferrals.has_released() => {
+                    self.send_prepared(clock::now());
+                }
                 () = tokio::time::sleep_until(patience.unwrap_or_else(tokio::time::Instant::now)), if patience.is_some() => {}
                 () = sleep_until(alarm), if alarm.is_some() => {}
                 _ = every_second.tick() => {}
@@ -286,7 +289,7 @@ impl<A: Application> Shard<A> {
         is_more
     }
 
-    /// Executes a limited number of commands, and handles a limited number of datagrams that other shards received.
+    /// Executes a limited number of commands, sends a limited number of prepared responses, and handles a limited number of datagrams that other shards received.
     /// Without this call the commands and these datagrams would wait while other datagrams arrive continuously.
     fn do_some(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>, passed: &mut mpsc::Receiver<Passed>) {
         let now = clock::now();
@@ -294,6 +297,7 @@ impl<A: Application> Shard<A> {
             let Ok(command) = commands.try_recv() else { break };
             self.on_command(now, command);
         }
+        self.send_prepared(now);
         for _ in 0..COMMANDS {
             let Ok(passed) = passed.try_recv() else { break };
             self.on_passed(passed);

@@ -160,7 +160,11 @@ impl Engine {
         let Io { node, arrivals, .. } = &mut self.io;
         let Some(serving) = &mut arrivals.serving else { return };
         match command {
-            Command::Respond(number, reply) => self.respond(number, reply),
+            Command::Respond(number, reply) => self.respond(number, Some(reply)),
+            Command::Release(release) => {
+                serving.coap_server.deferrals.release(release);
+                self.send_prepared();
+            }
             Command::Decide(number, allows) => {
                 if let Some(request) = serving.coap_server.deferrals.take(number) {
                     self.decide(request, allows);
@@ -210,13 +214,23 @@ impl Engine {
         }
     }
 
-    /// Sends the deferred response to a request, unless the request already has a response.
-    fn respond(&mut self, number: u64, reply: Reply) {
+    /// Sends the prepared responses that a command released.
+    fn send_prepared(&mut self) {
+        while let Some(serving) = &mut self.io.arrivals.serving
+            && let Some((number, instead)) = serving.coap_server.deferrals.next_released()
+        {
+            self.respond(number, instead);
+        }
+    }
+
+    /// Sends the deferred response to a request, unless the request already has a response. The response is `reply`, or
+    /// the prepared response if `reply` is `None`.
+    fn respond(&mut self, number: u64, reply: Option<Reply>) {
         let Io { node, arrivals, .. } = &mut self.io;
         let serving = arrivals.serving.as_mut();
-        let request =
-            serving.and_then(|serving| serving.coap_server.conclude(number, &reply, &mut node.endpoint.peers));
-        if let Some(request) = request {
+        let concluded =
+            serving.and_then(|serving| serving.coap_server.conclude(number, reply, &mut node.endpoint.peers));
+        if let Some((request, reply)) = concluded {
             self.send_deferred(request, reply);
         }
     }
@@ -273,7 +287,7 @@ impl Engine {
         let version = serving.credentials().version();
         let is_changed = std::mem::replace(&mut serving.version, version) != version;
         for (number, reply) in overdue {
-            self.respond(number, reply);
+            self.respond(number, Some(reply));
         }
         for (request, outcome) in waiting {
             self.act(request, outcome);

@@ -1,6 +1,6 @@
 //! The commands to a shard: deferred responses, keys, and changes that observers receive.
 
-use super::Shard;
+use super::{COMMANDS, Shard};
 use crate::credentials::{IdentityKey, IdentityKeys};
 use crate::server::Application;
 use crate::server::command::{Command, FoundKey};
@@ -14,7 +14,8 @@ use tegmen::time::Instant;
 impl<A: Application> Shard<A> {
     pub(super) fn on_command(&mut self, now: Instant, command: Command) {
         match command {
-            Command::Respond(number, reply) => self.on_reply(now, number, reply),
+            Command::Respond(number, reply) => self.on_reply(now, number, Some(reply)),
+            Command::Release(release) => self.coap_server.deferrals.release(release),
             Command::Decide(number, allows) => {
                 if let Some(request) = self.coap_server.deferrals.take(number) {
                     self.decide(now, request, allows);
@@ -76,7 +77,7 @@ impl<A: Application> Shard<A> {
     pub(super) fn give_up_deferred(&mut self, now: Instant) {
         let (before, overdue) = self.coap_server.deferrals.overdue(now, self.coap_server.limits.response_timeout);
         for (number, reply) in overdue {
-            self.on_reply(now, number, reply);
+            self.on_reply(now, number, Some(reply));
         }
         for (request, outcome) in self.coap_server.deferrals.take_waiting(before) {
             match outcome {
@@ -97,10 +98,19 @@ impl<A: Application> Shard<A> {
         }
     }
 
-    /// Sends the deferred response to a request, unless the request already has a response.
-    fn on_reply(&mut self, now: Instant, number: u64, reply: Reply) {
+    /// Sends a limited number of prepared responses.
+    pub(super) fn send_prepared(&mut self, now: Instant) {
+        for _ in 0..COMMANDS {
+            let Some((number, instead)) = self.coap_server.deferrals.next_released() else { break };
+            self.on_reply(now, number, instead);
+        }
+    }
+
+    /// Sends the deferred response to a request, unless the request already has a response. The response is `reply`, or
+    /// the prepared response if `reply` is `None`.
+    fn on_reply(&mut self, now: Instant, number: u64, reply: Option<Reply>) {
         let peers = &mut self.node.endpoint.peers;
-        if let Some(request) = self.coap_server.conclude(number, &reply, peers) {
+        if let Some((request, reply)) = self.coap_server.conclude(number, reply, peers) {
             self.respond(now, request, reply);
         }
     }
