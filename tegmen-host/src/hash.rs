@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// The secret keys of hashes. Each value made by [`Self::default`] has other keys. A `Keys` is also the
 /// [`BuildHasher`] of a map.
 #[derive(Clone)]
-pub(crate) struct Keys([u64; 4]);
+pub struct Keys([u64; 4]);
 
 impl Default for Keys {
     fn default() -> Self {
@@ -17,7 +17,7 @@ impl Default for Keys {
 
 impl Keys {
     /// Returns the hash of a sequence of bytes.
-    pub(crate) fn of_bytes(&self, bytes: &[u8]) -> u64 {
+    pub fn of_bytes(&self, bytes: &[u8]) -> u64 {
         let mut hasher = self.build_hasher();
         hasher.write(bytes);
         hasher.finish()
@@ -43,7 +43,7 @@ impl BuildHasher for Keys {
 }
 
 /// A hash of the bytes and words that were written until now.
-pub(crate) struct KeyedHasher {
+pub struct KeyedHasher {
     keys: [u64; 4],
     state: u64,
 }

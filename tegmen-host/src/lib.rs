@@ -37,7 +37,7 @@ pub mod exchange_pool;
 pub mod exporter;
 pub mod formats;
 pub mod group;
-mod hash;
+pub mod hash;
 pub mod image;
 pub mod index;
 pub mod metrics;

@@ -407,6 +407,7 @@ impl<D: Devices> Introspection<'_, D> {
     /// the path in the scope, so a right for one path never opens the content of another path. A producer gets its own
     /// keys without a rule of the policy.
     fn content<C: Crypto>(
+        self.accepted.prefetch(identity);
         &self,
         consumer: Party<'_>,
         identity: SessionIdentity<'_>,

@@ -18,6 +18,7 @@ use tegmen_base::crypto::{Crypto, DIGEST_LEN};
 use tegmen_base::secret::Secret;
 use tegmen_base::time::Instant;
 use tegmen_host::digest::Digest;
+use tegmen_host::hash::Keys;
 use tegmen_store::Revision;
 use tegmen_store::store::{Changed, Entry, MAX_OPERATIONS};
 use zeroize::Zeroizing;
@@ -61,8 +62,8 @@ pub struct Grounds(pub(super) Vec<(Vec<u8>, Revision)>);
 /// The devices in memory.
 #[derive(Default)]
 struct Registry {
-    known: HashMap<String, Known>,
-    names: HashMap<[u8; DIGEST_LEN], String>,
+    known: HashMap<String, Known, Keys>,
+    names: HashMap<[u8; DIGEST_LEN], String, Keys>,
 }
 
 impl Registry {
