@@ -1,6 +1,6 @@
 //! Lines of an audit log.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::io::Write as _;
 use tegmen_base::hex::digits;
 use tegmen_trust::digest::{Digest, sha256};
@@ -11,8 +11,7 @@ pub const MAX_MESSAGE: usize = 1024;
 pub(super) const MAX_LINE: usize = 65_536;
 
 /// The kind of event that a line records.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A key or a right was given.
     Grant,
@@ -32,6 +31,22 @@ pub enum Kind {
     User,
     /// The server or its log started, or the log could not be written for some time.
     Server,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Grant => "grant",
+            Self::Refusal => "refusal",
+            Self::Revocation => "revocation",
+            Self::Policy => "policy",
+            Self::Device => "device",
+            Self::Group => "group",
+            Self::Key => "key",
+            Self::User => "user",
+            Self::Server => "server",
+        }
+    }
 }
 
 /// An event to be recorded.
@@ -57,9 +72,27 @@ impl Record {
     /// Appends the event as JSON, for [`write_line`]. `at` is in seconds since 1970.
     pub(super) fn write(&self, at: u64, out: &mut Vec<u8>) {
         let Self { kind, who, code, message } = self;
-        let event = Happened { at, kind: *kind, who: cut(who), code, message: cut(message) };
-        // The event has neither maps nor other content that JSON cannot have, and memory takes all bytes.
-        let written = serde_json::to_writer(out, &event);
+        // Memory takes all bytes.
+        let _ = write!(out, "{{\"at\":{at},\"kind\":\"{}\",\"who\":", kind.name());
+        write_text(cut(who), out);
+        out.extend_from_slice(b",\"code\":");
+        write_text(code, out);
+        out.extend_from_slice(b",\"message\":");
+        write_text(cut(message), out);
+        out.push(b'}');
+    }
+}
+
+/// Appends a text as a string of JSON.
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    // Most texts need no escape, and a search for characters that need one is fast.
+    if text.bytes().fold(true, |is_plain, byte| is_plain & (byte >= b' ') & (byte != b'"') & (byte != b'\\')) {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    } else {
+        // A text has no content that JSON cannot have, and memory takes all bytes.
+        let written = serde_json::to_writer(out, text);
         debug_assert!(written.is_ok(), "memory takes all bytes");
     }
 }
@@ -70,7 +103,9 @@ pub(super) fn write_line(out: &mut Vec<u8>, n: u64, before: &Digest, event: &[u8
     let start = out.len();
     // Memory takes all bytes.
     let _ = write!(out, "{{\"n\":{n},\"prev\":\"");
-    before.iter().for_each(|byte| out.extend_from_slice(&digits(*byte)));
+    let mut hex = [0; 2 * size_of::<Digest>()];
+    hex.as_chunks_mut().0.iter_mut().zip(before).for_each(|(pair, byte)| *pair = digits(*byte));
+    out.extend_from_slice(&hex);
     out.extend_from_slice(b"\",");
     out.extend_from_slice(event.strip_prefix(b"{").unwrap_or(event));
     let hash = hash(out.get(start..).unwrap_or_default());
@@ -81,16 +116,6 @@ pub(super) fn write_line(out: &mut Vec<u8>, n: u64, before: &Digest, event: &[u8
 /// Returns the first [`MAX_MESSAGE`] bytes of a text, without a partial character at the end.
 fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_MESSAGE)).unwrap_or(text)
-}
-
-/// The fields of a line that describe the event. [`Link`] has the other fields of the line.
-#[derive(Serialize)]
-struct Happened<'a> {
-    at: u64,
-    kind: Kind,
-    who: &'a str,
-    code: &'a str,
-    message: &'a str,
 }
 
 /// The fields of a line that link it to the previous line: the number of the line, and the hash of the previous line.

@@ -68,6 +68,35 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
 }
 
+#[test]
+fn a_record_is_written_as_the_json_of_its_fields() {
+    let kinds = [
+        (Kind::Grant, "grant"),
+        (Kind::Refusal, "refusal"),
+        (Kind::Revocation, "revocation"),
+        (Kind::Policy, "policy"),
+        (Kind::Device, "device"),
+        (Kind::Group, "group"),
+        (Kind::Key, "key"),
+        (Kind::User, "user"),
+        (Kind::Server, "server"),
+    ];
+    let texts =
+        ["", "plain", "a \"quoted\" word", "back\\slash", "two\nlines\t", "\u{0}\u{1f} \u{7f}", "\u{e9}\u{2028}", "'"];
+    for (kind, name) in kinds {
+        for text in texts {
+            let mut out = b"before".to_vec();
+            Record { kind, who: text.to_owned(), code: "code", message: text.repeat(3) }.write(17, &mut out);
+            let expected = format!(
+                r#"before{{"at":17,"kind":"{name}","who":{},"code":"code","message":{}}}"#,
+                serde_json::to_string(text).expect("a text"),
+                serde_json::to_string(&text.repeat(3)).expect("a text")
+            );
+            assert_eq!(String::from_utf8(out).expect("UTF-8"), expected);
+        }
+    }
+}
+
 /// Returns the number of the first line that is broken in a manipulated log.
 fn broken(log: &[u8], head: &Head) -> Option<u64> {
     match verify(log, Some(head)) {
