@@ -23,21 +23,24 @@ struct Parties {
 
 impl Parties {
     fn find<'s>(&self, party: &Party<'_>, found: &'s mut [SetId; MAX_SETS]) -> &'s [SetId] {
-        let tags = party.tags.iter().flat_map(|tag| self.tags.find(tag));
-        collect(self.names.find(party.name).into_iter().chain(tags), found)
+        let mut len = collect(self.names.find(party.name), found, 0);
+        for tag in party.tags {
+            len = collect(self.tags.find(tag), found, len);
+        }
+        found.get(..len).unwrap_or(&[])
     }
 }
 
-/// Writes the sets that are not `None` to the beginning of `found`. Returns this beginning as a slice.
-fn collect(sets: impl Iterator<Item = Option<SetId>>, found: &mut [SetId]) -> &[SetId] {
-    let mut len = 0_usize;
-    for set in sets.flatten() {
+/// Writes the sets that are not `None` to `found`, behind its first `len` elements. Returns the number of elements of
+/// `found` that are used then.
+fn collect(sets: [Option<SetId>; 2], found: &mut [SetId], mut len: usize) -> usize {
+    for set in sets.into_iter().flatten() {
         if let Some(place) = found.get_mut(len) {
             *place = set;
             len = len.saturating_add(1);
         }
     }
-    found.get(..len).unwrap_or(&[])
+    len
 }
 
 /// The compiled rules.
@@ -91,7 +94,8 @@ impl Index {
     pub(super) fn decide(&self, subject: &Party<'_>, publisher: &Party<'_>, method: Code, path: &str) -> Option<u32> {
         let bit = Methods::of(method).0.trailing_zeros() as usize;
         let mut found = [self.empty; 2];
-        let paths = collect(self.paths.get(bit)?.find(path).into_iter(), &mut found);
+        let len = collect(self.paths.get(bit)?.find(path), &mut found, 0);
+        let paths = found.get(..len).unwrap_or(&[]);
         if paths.is_empty() {
             return None;
         }

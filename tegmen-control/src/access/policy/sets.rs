@@ -58,6 +58,8 @@ pub(super) struct Sets {
     sets: Vec<Box<[Block]>>,
     /// The number of blocks into which the range of all rule numbers is divided.
     blocks: u32,
+    /// The number of words at the beginning of each bitmap that can have a bit. The other words are zero in all sets.
+    words: usize,
 }
 
 impl Sets {
@@ -69,8 +71,10 @@ impl Sets {
             let mut bits = [0; WORDS];
             for number in numbers {
                 let within = number % NUMBERS;
-                if let Some(word) = bits.get_mut((within / 64) as usize) {
+                let at = (within / 64) as usize;
+                if let Some(word) = bits.get_mut(at) {
                     *word |= 1_u64 << (within % 64);
+                    self.words = self.words.max(at.saturating_add(1));
                 }
             }
             Block::new(numbers.first().map_or(0, |number| number / NUMBERS), &bits)
@@ -109,13 +113,13 @@ impl Sets {
             return None;
         }
         for kind in [second, third] {
-            other.fill(0);
+            other.iter_mut().take(self.words).for_each(|word| *word = 0);
             if !self.union(kind, index, &mut other) {
                 return None;
             }
-            common.iter_mut().zip(&other).for_each(|(word, other)| *word &= other);
+            common.iter_mut().zip(&other).take(self.words).for_each(|(word, other)| *word &= other);
         }
-        let (at, word) = (0_u32..).zip(&common).find(|(_, word)| **word != 0)?;
+        let (at, word) = (0_u32..).zip(&common).take(self.words).find(|(_, word)| **word != 0)?;
         Some(index.wrapping_mul(NUMBERS).wrapping_add(at.wrapping_mul(64)).wrapping_add(word.trailing_zeros()))
     }
 }
