@@ -238,18 +238,25 @@ impl<'o> Sink<'o> {
     pub const fn new(out: &'o mut Vec<u8>) -> Self {
         Self(out)
     }
+
+    /// Moves the bytes to a larger buffer with space for at least `len` bytes, and wipes the old buffer.
+    #[cold]
+    fn grow(&mut self, len: usize) {
+        let mut larger = Vec::with_capacity(len.saturating_mul(2).max(FIRST));
+        larger.extend_from_slice(self.0);
+        self.0.zeroize();
+        *self.0 = larger;
+    }
 }
 
 impl Write for Sink<'_> {
     type Error = Infallible;
 
+    #[inline]
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
         let len = self.0.len().saturating_add(bytes.len());
         if len > self.0.capacity() {
-            let mut larger = Vec::with_capacity(len.saturating_mul(2).max(FIRST));
-            larger.extend_from_slice(self.0);
-            self.0.zeroize();
-            *self.0 = larger;
+            self.grow(len);
         }
         self.0.extend_from_slice(bytes);
         Ok(())

@@ -250,7 +250,8 @@ impl Outcome {
 /// A response that grants a request, and the session identity if the decision accepted one.
 struct Granted {
     response: IntrospectionResponse,
-    session: Option<String>,
+    /// True if the decision accepted a session identity, which is the token of the request.
+    is_session: bool,
 }
 
 /// The token about which a subscriber asks. The value of token_type_hint in the request determines the kind of the
@@ -354,7 +355,7 @@ impl<D: Devices> Introspection<'_, D> {
             Asked::Unknown => Err(Reason::UnknownHint),
         };
         match granted {
-            Ok(Granted { response, session }) => {
+            Ok(Granted { response, is_session }) => {
                 message.push_str(": granted");
                 let reply = Reply::new(Code::CREATED, response.encode());
                 Outcome { reply, refused: None, session, token: None, upload: None, message }
@@ -384,10 +385,12 @@ impl<D: Devices> Introspection<'_, D> {
         }
         self.permit(subscriber, publisher.party.party(), scope.as_ref())?;
         self.accepted.accept(identity, subscriber.name, now).map_err(Reason::Identity)?;
+                // A session identity is text.
+                let session = is_session.then(|| String::from_utf8(token).unwrap_or_default());
         let psk = publisher.protokey.session_key::<C>(mode, identity, subscriber.name);
         let cnf = Some(Confirmation::Key(CoseKey::symmetric(psk.expose())));
         let response = self.response(publisher.party, cnf, Some(Profile::COAP_DTLS), scope);
-        Ok(Granted { response, session: Some(identity.as_str().to_owned()) })
+        Ok(Granted { response, is_session: true })
     }
 
     /// Grants rights at a publisher with a certificate. Returns the response, which contains no key, or the reason of
@@ -400,7 +403,7 @@ impl<D: Devices> Introspection<'_, D> {
     ) -> Result<Granted, Reason> {
         let publisher = self.devices.certified(thumbprint).ok_or(Reason::UnknownPublisher)?;
         self.permit(subscriber, publisher.party(), scope.as_ref())?;
-        Ok(Granted { response: self.response(publisher, None, Some(Profile::COAP_DTLS), scope), session: None })
+        Ok(Granted { response: self.response(publisher, None, Some(Profile::COAP_DTLS), scope), is_session: false })
     }
 
     /// Grants the key of a content. Returns the response with the key, or the reason of the refusal. The key belongs to
@@ -423,7 +426,7 @@ impl<D: Devices> Introspection<'_, D> {
             algorithm: Some(CONTENT_ALGORITHM),
             ..CoseKey::symmetric(secret.content_key::<C>(identity, &path).expose())
         };
-        Ok(Granted { response: self.response(producer, Some(Confirmation::Key(key)), None, scope), session: None })
+        Ok(Granted { response: self.response(producer, Some(Confirmation::Key(key)), None, scope), is_session: false })
     }
 
     /// Returns `Ok` if the policy allows all rights of the scope. A request for more rights than the policy allows is

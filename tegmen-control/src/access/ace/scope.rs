@@ -43,6 +43,9 @@ impl Aif {
     /// `POST /ace-group/GROUP/ROLE` for a requester, a responder and a signature verifier. Returns `None` if an entry
     /// has no role or an unknown role, or if the rights are more than [`MAX_RIGHTS`].
     pub fn on_resources(self) -> Option<Self> {
+        if self.0.iter().all(|entry| entry.path.contains('/')) {
+            return (self.0.len() <= MAX_RIGHTS).then_some(self);
+        }
         let mut rights = Vec::new();
         for entry in self.0 {
             match entry.path.contains('/') {
