@@ -17,11 +17,11 @@ use crate::access::ace::{ACE_CBOR, ACE_TRL_CBOR};
 use crate::access::enrolment::{self, CBOR, ENROL};
 use crate::access::introspection::Reply;
 use crate::access::revocation::{Requester, list_key};
-use crate::service::{Path, Service};
+use crate::audit::Then;
+use crate::service::{Asker, Path, Service};
 use crate::state::{Credential, Device, Event};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use tegmen::coap::{Code, OptionNumber, Response};
 use tegmen::dtls::CertificateType;
 use tegmen::identity::{Identity, Protection};
@@ -30,7 +30,7 @@ use tegmen_host::digest::sha256;
 use tegmen_host::group::groupcomm::GROUPS;
 use tegmen_host::problem;
 use tegmen_host::provider::HostCrypto;
-use tegmen_host::server::{self, Application, Notifier, Request};
+use tegmen_host::server::{Application, Notifier, Prepared, Request};
 use tegmen_host::x509::{self, AllowedKey, PeerVerifier, Refusal, Verified};
 use tegmen_store::Store;
 use zeroize::Zeroizing;
@@ -131,8 +131,7 @@ impl<S: Store> AccessServer<S> {
             return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
         }
         let path = if request.path() == TOKEN { Path::Token } else { Path::Introspect };
-        let responder = request.defer(response);
-        service.answer_then(path, device, request.payload(), reply, move |reply| responder.send(reply));
+        service.answer_then(path, device, request.payload(), Peer { request, response });
         Ok(())
     }
 
@@ -149,7 +148,7 @@ impl<S: Store> AccessServer<S> {
         }
         let payload = Zeroizing::new(request.payload().to_vec());
         let responder = request.defer(response);
-        tokio::spawn(async move { responder.send(reply(service.enrol(&name, &payload).await)) });
+        tokio::spawn(async move { responder.send(service.enrol(&name, &payload).await.into()) });
         Ok(())
     }
 
@@ -195,6 +194,24 @@ impl<S: Store> Application for AccessServer<S> {
     }
 }
 
+/// The sender of a request over CoAP.
+struct Peer<'r, 'o, 'f> {
+    request: &'r Request<'r>,
+    response: &'r mut Response<'o, 'f>,
+}
+
+impl Asker for Peer<'_, '_, '_> {
+    fn later(self) -> impl FnOnce(Reply) + Send + 'static {
+        let responder = self.request.defer(self.response);
+        move |reply| responder.send(reply.into())
+    }
+
+    fn prepare(self, reply: Reply, prepared: &mut Prepared) -> Option<Then> {
+        self.request.prepare(self.response, reply.into(), prepared);
+        None
+    }
+}
+
 /// Returns the result of `take` for the device that sent a request, even if the device is disabled. Returns `None` for
 /// a peer that proved no identity, or that is no device.
 pub(crate) fn sender<S: Store, T>(
@@ -231,20 +248,6 @@ fn enrolling(credentials: &Credentials, identity: &Identity) -> Option<String> {
     let proved = credentials.name_of(identity.principal)?;
     let is_stored = credentials.stored(&proved) == Some(identity.principal);
     enrolment::name_of(&proved).filter(|_| is_stored).map(str::to_owned)
-}
-
-fn reply(Reply { code, mut payload, max_age, cause }: Reply) -> server::Reply {
-    let has_content = !payload.is_empty();
-    let reply = server::Reply::new(code).payload(std::mem::take(&mut *payload));
-    let reply = if has_content { reply.uint(OptionNumber::CONTENT_FORMAT, ACE_CBOR.into()) } else { reply };
-    let reply = match max_age {
-        Some(seconds) => reply.max_age(Duration::from_secs(seconds.into())),
-        None => reply,
-    };
-    match cause {
-        Some(cause) => reply.because(cause),
-        None => reply,
-    }
 }
 
 /// The pre-shared keys for sessions with the access control server: the keys that devices share with the access control

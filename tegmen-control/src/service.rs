@@ -21,12 +21,11 @@ use tegmen_base::secret::Secret;
 use tegmen_base::time;
 use tegmen_coap::Code;
 use tegmen_host::provider::HostCrypto;
+use tegmen_host::server::Prepared;
 use tegmen_store::clock::now_millis;
-use tegmen_store::store::answer::promise;
+use tegmen_store::store::answer::{Promise, promise};
 use tegmen_store::{Revision, Store};
 
-/// Seconds after which a peer may repeat a request that was answered with 5.03.
-const RETRY_AFTER: u32 = 10;
 /// Maximum number of decisions on one request. The server decides again if another server changed the policy or a
 /// device meanwhile.
 const DECISIONS: usize = 3;
@@ -52,6 +51,27 @@ pub enum ServiceError {
 pub(crate) enum Path {
     Introspect,
     Token,
+}
+
+/// The sender of a request, who waits for the response.
+pub(crate) trait Asker {
+    /// Returns the function that takes the response.
+    fn later(self) -> impl FnOnce(Reply) + Send + 'static;
+
+    /// Prepares a response that must not be sent before a line of the audit log is durable. Either adds the response to
+    /// `prepared`, which sends it at that time, or returns a function to call at that time.
+    fn prepare(self, reply: Reply, prepared: &mut Prepared) -> Option<Then>;
+}
+
+impl Asker for Promise<Reply> {
+    fn later(self) -> impl FnOnce(Reply) + Send + 'static {
+        |reply| self.answer(Ok(reply))
+    }
+
+    fn prepare(self, reply: Reply, _: &mut Prepared) -> Option<Then> {
+        let reply_to = |written: Result<(), NotWritten>| written.map_or_else(|error| Reply::later(&error), |()| reply);
+        Some(Box::new(move |written| self.answer(Ok(reply_to(written)))))
+    }
 }
 
 /// A decision on a request, before it is durable.
@@ -115,25 +135,17 @@ impl<S: Store> Service<S> {
         self.answer(Path::Token, client, payload).await
     }
 
-    /// Decides as [`Self::introspect`] or [`Self::token`] does. As soon as the response may be sent, `made` converts
-    /// the response, and `respond` receives the result. This function starts a task only if a token must be uploaded,
-    /// or if a session identity must be written to a shared store.
-    pub(crate) fn answer_then<T: Send + 'static>(
-        self: &Arc<Self>,
-        path: Path,
-        who: Option<String>,
-        payload: &[u8],
-        made: fn(Reply) -> T,
-        respond: impl FnOnce(T) + Send + 'static,
-    ) {
+    /// Decides as [`Self::introspect`] or [`Self::token`] does. `asker` gets the response as soon as it may be sent.
+    /// This function starts a task only if a token must be uploaded, or if a session identity must be written to a
+    /// shared store.
+    pub(crate) fn answer_then(self: &Arc<Self>, path: Path, who: Option<String>, payload: &[u8], asker: impl Asker) {
         let decided = match self.decide(path, who.as_deref(), payload) {
             Ok(decided) => decided,
-            Err(reply) => return respond(made(reply)),
+            Err(reply) => return asker.later()(reply),
         };
-        if let Some((decided, respond)) = self.finish_then(who.as_deref(), decided, made, respond) {
-            let (service, payload) = (Arc::clone(self), payload.to_vec());
-            let answer = async move { service.bind(path, who.as_deref(), &payload, decided).await };
-            tokio::spawn(async move { respond(made(answer.await)) });
+        if let Some((decided, asker)) = self.finish_then(who.as_deref(), decided, asker) {
+            let (service, payload, respond) = (Arc::clone(self), payload.to_vec(), asker.later());
+            tokio::spawn(async move { respond(service.bind(path, who.as_deref(), &payload, decided).await) });
         }
     }
 
@@ -142,8 +154,8 @@ impl<S: Store> Service<S> {
             Err(reply) => reply,
             Ok(decided) => {
                 let (promise, answer) = promise();
-                match self.finish_then(who, decided, |reply| reply, |reply| promise.answer(Ok(reply))) {
-                    None => answer.await.unwrap_or_else(|error| later(&error)),
+                match self.finish_then(who, decided, promise) {
+                    None => answer.await.unwrap_or_else(|error| Reply::later(&error)),
                     Some((decided, _)) => self.bind(path, who, payload, decided).await,
                 }
             }
@@ -151,32 +163,26 @@ impl<S: Store> Service<S> {
     }
 
     /// Completes a decision: makes the accepted session identity durable if there is one, writes the line of the audit
-    /// log, and calls `respond` as [`Self::answer_then`] does. Then returns `None`. There are two exceptions: the
-    /// decision demands the upload of a token, or its session identity must be written to a store that other servers
-    /// share. In these two cases this function does nothing, and returns `decided` and `respond` unchanged. The caller
-    /// must then call [`Self::bind`].
-    fn finish_then<T: Send + 'static, F: FnOnce(T) + Send + 'static>(
-        &self,
-        who: Option<&str>,
-        mut decided: Decided,
-        made: fn(Reply) -> T,
-        respond: F,
-    ) -> Option<(Decided, F)> {
+    /// log, and gives the response to `asker`. Then returns `None`. There are two exceptions: the decision demands the
+    /// upload of a token, or its session identity must be written to a store that other servers share. In these two
+    /// cases this function does nothing, and returns `decided` and `asker` unchanged. The caller must then call
+    /// [`Self::bind`].
+    fn finish_then<A: Asker>(&self, who: Option<&str>, mut decided: Decided, asker: A) -> Option<(Decided, A)> {
         let Some((session, grounds)) = decided.session.take() else {
-            self.note_then(who.unwrap_or_default().to_owned(), decided.outcome, made, respond);
+            self.note_then(who.unwrap_or_default().to_owned(), decided.outcome, asker);
             return None;
         };
         let Some(grants) = self.grants.as_ref().filter(|_| decided.outcome.upload.is_none()) else {
-            return Some((Decided { session: Some((session, grounds)), ..decided }, respond));
+            return Some((Decided { session: Some((session, grounds)), ..decided }, asker));
         };
         if let Err(StateError::SessionUsed { of_another }) = self.state.begin_to_bind(&session) {
             let outcome = used_before(&session.subscriber, &session.identity, of_another);
-            self.note_then(session.subscriber, outcome, made, respond);
+            self.note_then(session.subscriber, outcome, asker);
             return None;
         }
         let Outcome { reply, message, .. } = decided.outcome;
         let seconds = decided.now.as_micros() / 1_000_000;
-        grants.push(session, seconds, message, then(made(reply), made, respond));
+        grants.push(session, seconds, message, |prepared| asker.prepare(reply, prepared));
         None
     }
 
@@ -185,18 +191,18 @@ impl<S: Store> Service<S> {
         let who = asker.unwrap_or_default();
         if let Err(not_written) = self.audit.is_writable() {
             self.refuse(Some(who), "not-written", "a request, while the audit log cannot be written");
-            return Err(later(&not_written));
+            return Err(Reply::later(&not_written));
         }
         if self.grants.as_ref().is_some_and(|grants| !grants.has_space()) {
             self.refuse(Some(who), "not-stored", "a request, while too many grants wait for the disk");
-            return Err(later(&"too many grants wait for the disk"));
+            return Err(Reply::later(&"too many grants wait for the disk"));
         }
         let now = self.now();
         let mut view = self.state.view();
         if asker.is_some() && !view.is_current() {
             drop(view);
             self.refuse(Some(who), "out-of-date", "a request, while the store does not answer");
-            return Err(later(&"the store does not answer"));
+            return Err(Reply::later(&"the store does not answer"));
         }
         let mut outcome = match path {
             Path::Introspect => view.introspect::<HostCrypto>(asker, payload, now),
@@ -243,12 +249,12 @@ impl<S: Store> Service<S> {
                 },
                 Err(error) => {
                     self.refuse(Some(who), "not-stored", &format!("the session {}: {error}", session.identity));
-                    return later(&error);
+                    return Reply::later(&error);
                 }
             }
         }
         self.refuse(Some(who), "changed-meanwhile", "a request, while policy or devices changed each time");
-        later(&"policy or devices changed during each decision")
+        Reply::later(&"policy or devices changed during each decision")
     }
 
     /// Uploads a token to its publisher, for the client `who` and the session `identity`. Returns the response to the
@@ -294,27 +300,19 @@ impl<S: Store> Service<S> {
     /// response if the log cannot be written.
     async fn note(&self, who: &str, outcome: Outcome) -> Reply {
         let (promise, answer) = promise();
-        self.note_then(who.to_owned(), outcome, |reply| reply, |reply| promise.answer(Ok(reply)));
-        answer.await.unwrap_or_else(|error| later(&error))
+        self.note_then(who.to_owned(), outcome, promise);
+        answer.await.unwrap_or_else(|error| Reply::later(&error))
     }
 
-    /// Records an outcome in the log. As soon as the response may be sent, `made` converts the response, and `respond`
-    /// receives the result. `made` runs on the calling thread, because the thread that writes the log serves all
-    /// requests.
-    fn note_then<T: Send + 'static>(
-        &self,
-        who: String,
-        outcome: Outcome,
-        made: fn(Reply) -> T,
-        respond: impl FnOnce(T) + Send + 'static,
-    ) {
+    /// Records an outcome in the log. `asker` gets the response as soon as it may be sent.
+    fn note_then(&self, who: String, outcome: Outcome, asker: impl Asker) {
         let Outcome { reply, refused, message, .. } = outcome;
         match refused {
             Some(reason) => {
                 self.audit.note(Record { kind: Kind::Refusal, who, code: reason.code(), message });
-                respond(made(reply));
+                asker.later()(reply);
             }
-            None => self.audit.write_then(&granted(who, message), then(made(reply), made, respond)),
+            None => self.audit.write_then(&granted(who, message), |prepared| asker.prepare(reply, prepared)),
         }
     }
 
@@ -369,14 +367,14 @@ impl<S: Store> Service<S> {
     pub async fn enrol(&self, name: &str, payload: &[u8]) -> Reply {
         if let Err(not_written) = self.audit.is_writable() {
             self.refuse(Some(name), "not-written", "an enrolment, while the audit log cannot be written");
-            return later(&not_written);
+            return Reply::later(&not_written);
         }
         let error = match self.state.enrol(name, payload, self.seconds()).await {
             Ok(device) => {
                 let message = format!("the device {} enrolled, with a {}", device.party, device.credential.kind());
                 let record = Record { kind: Kind::Device, who: name.to_owned(), code: "enrolled", message };
                 let written = self.audit.write(record).await;
-                return written.map_or_else(|not_written| later(&not_written), |()| answer(Code::CREATED));
+                return written.map_or_else(|not_written| Reply::later(&not_written), |()| answer(Code::CREATED));
             }
             Err(error) => error,
         };
@@ -388,7 +386,7 @@ impl<S: Store> Service<S> {
             NotEnrolled::NoKey | NotEnrolled::Expired | NotEnrolled::WrongProof => answer(Code::UNAUTHORIZED),
             NotEnrolled::OtherKind { .. }
             | NotEnrolled::State(StateError::NameTaken(_) | StateError::DigestTaken(_)) => answer(Code::FORBIDDEN),
-            NotEnrolled::State(error) => later(&error),
+            NotEnrolled::State(error) => Reply::later(&error),
         }
     }
 
@@ -552,13 +550,6 @@ fn granted(who: String, message: String) -> Record {
     Record { kind: Kind::Grant, who, code: "granted", message }
 }
 
-/// Returns a function that the audit log calls with the result of writing a line. If the line is durable, the function
-/// passes `reply` to `respond`. Otherwise it passes a 5.03 response. `made` converts this response to the type of
-/// `reply`.
-fn then<T: Send + 'static>(reply: T, made: fn(Reply) -> T, respond: impl FnOnce(T) + Send + 'static) -> Then {
-    Box::new(move |written| respond(written.map_or_else(|not_written| made(later(&not_written)), |()| reply)))
-}
-
 fn operator(kind: Kind, by: &str, code: &'static str, message: String) -> Record {
     Record { kind, who: by.to_owned(), code, message }
 }
@@ -566,10 +557,4 @@ fn operator(kind: Kind, by: &str, code: &'static str, message: String) -> Record
 /// Makes a response without payload.
 fn answer(code: Code) -> Reply {
     Reply::new(code, Default::default())
-}
-
-/// Makes a 5.03 response: the server cannot decide or grant now, and the peer may ask again later. `cause` is the
-/// reason.
-fn later(cause: &impl ToString) -> Reply {
-    Reply::busy(RETRY_AFTER, cause.to_string())
 }

@@ -9,18 +9,20 @@
 use super::ace::cwt::LONG_KEY_LEN;
 use super::ace::trl::TokenHash;
 use super::ace::{
-    Aif, Claims, Confirmation, CoseKey, ErrorCode, ErrorResponse, Hint, IntrospectionRequest, IntrospectionResponse,
-    Malformed, Profile, Scope,
+    ACE_CBOR, Aif, Claims, Confirmation, CoseKey, ErrorCode, ErrorResponse, Hint, IntrospectionRequest,
+    IntrospectionResponse, Malformed, Profile, Scope,
 };
 use super::policy::{Decision, OwnedParty, Party, Question, RuleId, TestedPolicy};
 use super::protokey::{Accepted, Mode, NotAccepted, Protokey, SessionIdentity};
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
+use std::time::Duration;
 use tegmen_base::crypto::{Crypto, DIGEST_LEN};
 use tegmen_base::hex::to_hex;
 use tegmen_base::secret::Secret;
 use tegmen_base::time::Instant;
-use tegmen_coap::{Code, Methods};
+use tegmen_coap::{Code, Methods, OptionNumber};
+use tegmen_host::server;
 use zeroize::Zeroizing;
 
 /// The number of bytes that are first allocated for [`Outcome::message`]. Most messages fit.
@@ -29,6 +31,9 @@ const MESSAGE: usize = 192;
 /// The Max-Age, in seconds, of the response to a request whose session identity the server cannot store. After this
 /// time the peer may repeat the request.
 const FULL_FOR: u32 = 60;
+
+/// Seconds after which a peer may repeat a request that the server cannot decide or grant now.
+const RETRY_AFTER: u32 = 10;
 
 /// The value of token_type_hint (RFC 9200, section 5.9) in an introspection request whose token is a session identity.
 pub const HINT_PROTOKEY: &str = "protokey";
@@ -196,12 +201,35 @@ impl Reply {
         Self { max_age: Some(seconds), cause: Some(cause.into()), ..reply }
     }
 
+    /// Makes a 5.03 response: the server cannot decide or grant now, and the peer may ask again later. `cause` is the
+    /// reason.
+    pub(crate) fn later(cause: &impl ToString) -> Self {
+        Self::busy(RETRY_AFTER, cause.to_string())
+    }
+
     /// Makes the response to a request whose session identity the server cannot store: 5.03 if the table of accepted
     /// session identities is full, and 4.29 if the subscriber already has the maximum number of identities.
     pub(super) fn no_room(full: NotAccepted) -> Self {
         match full {
             NotAccepted::Full => Self::busy(FULL_FOR, "the table of session identities is full"),
             _ => Self { max_age: Some(FULL_FOR), ..Self::new(Code::TOO_MANY_REQUESTS, Zeroizing::default()) },
+        }
+    }
+}
+
+/// Makes the response of a server over CoAP.
+impl From<Reply> for server::Reply {
+    fn from(Reply { code, mut payload, max_age, cause }: Reply) -> Self {
+        let has_content = !payload.is_empty();
+        let reply = Self::new(code).payload(std::mem::take(&mut *payload));
+        let reply = if has_content { reply.uint(OptionNumber::CONTENT_FORMAT, ACE_CBOR.into()) } else { reply };
+        let reply = match max_age {
+            Some(seconds) => reply.max_age(Duration::from_secs(seconds.into())),
+            None => reply,
+        };
+        match cause {
+            Some(cause) => reply.because(cause),
+            None => reply,
         }
     }
 }
@@ -247,7 +275,7 @@ impl Outcome {
     }
 }
 
-/// A response that grants a request, and the session identity if the decision accepted one.
+/// A response that grants a request.
 struct Granted {
     response: IntrospectionResponse,
     /// True if the decision accepted a session identity, which is the token of the request.
@@ -357,6 +385,8 @@ impl<D: Devices> Introspection<'_, D> {
         match granted {
             Ok(Granted { response, is_session }) => {
                 message.push_str(": granted");
+                // A session identity is text.
+                let session = is_session.then(|| String::from_utf8(token).unwrap_or_default());
                 let reply = Reply::new(Code::CREATED, response.encode());
                 Outcome { reply, refused: None, session, token: None, upload: None, message }
             }
@@ -377,6 +407,7 @@ impl<D: Devices> Introspection<'_, D> {
         scope: Option<Scope>,
         now: Instant,
     ) -> Result<Granted, Reason> {
+        self.accepted.prefetch(identity);
         // This precedes every lookup of a device, so that the answer reveals nothing about devices.
         self.accepted.has_room(subscriber.name, now).map_err(Reason::Identity)?;
         let publisher = self.devices.publisher(identity.publisher()).ok_or(Reason::UnknownPublisher)?;
@@ -385,8 +416,6 @@ impl<D: Devices> Introspection<'_, D> {
         }
         self.permit(subscriber, publisher.party.party(), scope.as_ref())?;
         self.accepted.accept(identity, subscriber.name, now).map_err(Reason::Identity)?;
-                // A session identity is text.
-                let session = is_session.then(|| String::from_utf8(token).unwrap_or_default());
         let psk = publisher.protokey.session_key::<C>(mode, identity, subscriber.name);
         let cnf = Some(Confirmation::Key(CoseKey::symmetric(psk.expose())));
         let response = self.response(publisher.party, cnf, Some(Profile::COAP_DTLS), scope);
@@ -410,7 +439,6 @@ impl<D: Devices> Introspection<'_, D> {
     /// the path in the scope, so a right for one path never opens the content of another path. A producer gets its own
     /// keys without a rule of the policy.
     fn content<C: Crypto>(
-        self.accepted.prefetch(identity);
         &self,
         consumer: Party<'_>,
         identity: SessionIdentity<'_>,

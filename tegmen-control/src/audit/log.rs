@@ -2,6 +2,7 @@
 
 use super::head::Head;
 use super::line::{GENESIS, Kind, Link, MAX_LINE, Record, hash, write_line};
+use crate::access::introspection::Reply;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tegmen_base::private;
+use tegmen_host::server::Prepared;
 use tegmen_store::StoreError;
 use tegmen_store::clock::now;
 use tegmen_store::files::{beside, sync_directory};
@@ -116,27 +118,38 @@ struct Spool {
 pub(crate) struct Records {
     text: Vec<u8>,
     each: Vec<Waiting>,
+    /// The responses that are sent when the lines of all records are durable, or replaced by 5.03 when the write of the
+    /// lines has failed.
+    prepared: Prepared,
 }
 
 struct Waiting {
     /// The position in the buffer after the last byte of the record.
     end: usize,
+    /// True if a caller or a peer waits until the line of the record is durable.
+    is_awaited: bool,
     /// The function that receives the result once, when the line of the record is durable, or when the write of the
     /// line has failed.
     then: Option<Then>,
 }
 
 impl Records {
-    /// Adds a record. `then` receives the result when the line of the record is durable, or when the write of the line
-    /// has failed.
-    pub(crate) fn push(&mut self, record: &Record, then: Option<Then>) {
+    /// Adds a record for which nobody waits.
+    fn push(&mut self, record: &Record) {
         record.write(now(), &mut self.text);
-        self.each.push(Waiting { end: self.text.len(), then });
+        self.each.push(Waiting { end: self.text.len(), is_awaited: false, then: None });
+    }
+
+    /// Adds a record, and prepares its response as [`AuditLog::write_then`] does.
+    pub(crate) fn push_awaited(&mut self, record: &Record, prepare: impl FnOnce(&mut Prepared) -> Option<Then>) {
+        record.write(now(), &mut self.text);
+        let then = prepare(&mut self.prepared);
+        self.each.push(Waiting { end: self.text.len(), is_awaited: true, then });
     }
 
     /// Adds the function `last` to the record that was added last. `last` is called when the line of this record is
-    /// durable, or when the write of the line has failed. If [`Self::push`] added another function to the record,
-    /// `last` is called after that function. Does nothing if there is no record.
+    /// durable, or when the write of the line has failed. If the record has another function already, `last` is called
+    /// after that function. Does nothing if there is no record.
     pub(crate) fn after_last(&mut self, last: impl FnOnce() + Send + 'static) {
         if let Some(waiting) = self.each.last_mut() {
             let then = waiting.then.take();
@@ -164,26 +177,36 @@ impl Records {
         starts.zip(&self.each).map(|(start, waiting)| self.text.get(start..waiting.end).unwrap_or_default())
     }
 
-    /// Appends the records of `others` for which no caller waits.
+    /// Appends the records of `others` for which nobody waits.
     fn extend_unawaited(&mut self, others: &Self) {
         for (text, waiting) in others.texts().zip(&others.each) {
-            if waiting.then.is_none() {
+            if !waiting.is_awaited {
                 self.text.extend_from_slice(text);
-                self.each.push(Waiting { end: self.text.len(), then: None });
+                self.each.push(Waiting { end: self.text.len(), is_awaited: false, then: None });
             }
         }
     }
 
     /// Moves all records of `others` to the end of `self`.
     fn append(&mut self, others: &mut Self) {
+        if self.is_empty() {
+            std::mem::swap(self, others);
+            return;
+        }
+        self.prepared.append(&mut others.prepared);
         let start = self.text.len();
         self.text.append(&mut others.text);
         let behind = |waiting: Waiting| Waiting { end: waiting.end.saturating_add(start), ..waiting };
         self.each.extend(others.each.drain(..).map(behind));
     }
 
-    /// Passes the result to all waiting callers, and removes all records. The buffer stays allocated, up to a limit.
+    /// Sends the prepared responses, or 5.03 instead of each of them if the write has failed. Then passes the result to
+    /// all waiting callers, and removes all records. The buffer stays allocated, up to a limit.
     pub(crate) fn answer(&mut self, result: &Result<(), NotWritten>) {
+        match result {
+            Ok(()) => self.prepared.send(),
+            Err(not_written) => self.prepared.send_instead(&Reply::later(not_written).into()),
+        }
         self.each.drain(..).filter_map(|waiting| waiting.then).for_each(|then| then(result.clone()));
         self.text.clear();
         self.text.shrink_to(KEPT);
@@ -239,19 +262,28 @@ impl AuditLog {
     /// [`NotWritten`]: the event must not take place.
     pub async fn write(&self, record: Record) -> Result<(), NotWritten> {
         let (promise, answer) = promise();
-        self.write_then(&record, Box::new(|written| promise.answer(Ok(written))));
+        self.write_then(&record, |_| Some(Box::new(|written| promise.answer(Ok(written)))));
         answer.await.unwrap_or_else(|error| Err(NotWritten::Log(error.to_string())))
     }
 
-    /// Records an event as [`Self::write`] does. Passes the result to `then`, either on the thread that writes the log
-    /// or on the calling thread. `then` must return quickly.
-    pub(crate) fn write_then(&self, record: &Record, then: Then) {
-        let spool = self.0.shared.lock();
+    /// Records an event as [`Self::write`] does. `prepare` prepares the response. Either it adds the response to the
+    /// [`Prepared`], which sends the response when the line is durable, or sends 5.03 if the line cannot be written. Or
+    /// it returns a function that receives the result, on the thread that writes the log or on the calling thread. This
+    /// function must return quickly.
+    pub(crate) fn write_then(&self, record: &Record, prepare: impl FnOnce(&mut Prepared) -> Option<Then>) {
+        let mut spool = self.0.shared.lock();
         match spool.takes_grants(&self.0.shared.bounds) {
-            Ok(()) => self.0.shared.push(spool, record, Some(then)),
+            Ok(()) => {
+                let is_first = spool.waiting.is_empty() || !spool.is_awaited;
+                spool.is_awaited = true;
+                spool.waiting.push_awaited(record, prepare);
+                self.0.shared.wake(spool, is_first);
+            }
             Err(not_written) => {
                 drop(spool);
-                then(Err(not_written));
+                let mut refused = Records::default();
+                refused.push_awaited(record, prepare);
+                refused.answer(&Err(not_written));
             }
         }
     }
@@ -282,7 +314,9 @@ impl AuditLog {
             spool.lost = spool.lost.saturating_add(1);
             return;
         }
-        self.0.shared.push(spool, &record, None);
+        let is_first = spool.waiting.is_empty();
+        spool.waiting.push(&record);
+        self.0.shared.wake(spool, is_first);
     }
 }
 
@@ -311,13 +345,10 @@ impl Shared {
         self.spool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a record to the waiting records. Wakes the writing thread if no record waited before, if this is the first
-    /// waiting record whose result is awaited (`then`), or if now `MOST_GATHERED` records wait. In other cases the
-    /// thread is already gathering records for its next write.
-    fn push(&self, mut spool: MutexGuard<'_, Spool>, record: &Record, then: Option<Then>) {
-        let is_first = spool.waiting.is_empty() || then.is_some() && !spool.is_awaited;
-        spool.is_awaited |= then.is_some();
-        spool.waiting.push(record, then);
+    /// Wakes the writing thread after a record was added, if necessary: if `is_first`, or if now [`MOST_GATHERED`]
+    /// records wait. `is_first` is true if no record waited before, or if this is the first waiting record whose result
+    /// is awaited. In other cases the thread is already gathering records for its next write.
+    fn wake(&self, spool: MutexGuard<'_, Spool>, is_first: bool) {
         let is_enough = spool.waiting.len() == MOST_GATHERED;
         drop(spool);
         if is_first || is_enough {
@@ -356,7 +387,7 @@ impl Shared {
 
             let mut gap = Records::default();
             if lost > 0 || had_failed {
-                gap.push(&resumed(lost), None);
+                gap.push(&resumed(lost));
             }
             let records = gap.texts().chain(batch.texts());
             let result = writer.append(records, &mut lines, self.longest.load(Ordering::Relaxed));

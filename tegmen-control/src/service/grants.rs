@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tegmen_host::server::Prepared;
 use tegmen_store::Store;
 use tokio::runtime::Runtime;
 
@@ -51,7 +52,7 @@ impl Queue {
 #[derive(Default)]
 struct Batch {
     sessions: ManySessions,
-    /// For each grant, its record for the audit log, and the function to call when the grant is durable or has failed.
+    /// The records of the grants for the audit log, and their responses.
     records: Records,
     /// The time of the last grant of the batch, in seconds since 1970.
     now: u64,
@@ -77,15 +78,21 @@ impl Grants {
         self.shared.lock().count < MOST_WAITING
     }
 
-    /// Adds a grant. `then` is called once on another thread: when both the session identity and the line of the log
-    /// are durable, or when storing one of them has failed. `then` must return quickly. `now` is in seconds since 1970.
-    /// `message` is the text of the line.
-    pub(super) fn push(&self, session: AcceptedSession, now: u64, message: String, then: Then) {
+    /// Adds a grant. `prepare` prepares the response as [`AuditLog::write_then`] describes. The response is sent when
+    /// both the session identity and the line of the log are durable, or when storing one of them has failed. `now` is
+    /// in seconds since 1970. `message` is the text of the line.
+    pub(super) fn push(
+        &self,
+        session: AcceptedSession,
+        now: u64,
+        message: String,
+        prepare: impl FnOnce(&mut Prepared) -> Option<Then>,
+    ) {
         let mut queue = self.shared.lock();
         let last = queue.waiting.pop_back_if(|batch| batch.sessions.has_room());
         let mut batch = last.unwrap_or_else(|| std::mem::take(&mut queue.spare));
         batch.sessions.add(&session);
-        batch.records.push(&granted(session.subscriber, message), Some(then));
+        batch.records.push_awaited(&granted(session.subscriber, message), prepare);
         batch.now = now;
         queue.waiting.push_back(batch);
         queue.count = queue.count.saturating_add(1);
