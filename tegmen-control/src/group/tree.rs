@@ -303,7 +303,7 @@ impl KeyTree {
     /// # Errors
     /// [`Refused::Full`], [`Refused::LastEpoch`].
     pub fn join<C: Crypto>(&self, crypto: &mut C, checks_signatures: bool) -> Result<Change, Refused> {
-        let leaf = self.free_leaves().next().ok_or(Refused::Full)?;
+        let leaf = self.free_leaves(1).next().ok_or(Refused::Full)?;
         self.admit_all(crypto, &[(leaf, checks_signatures)])
     }
 
@@ -317,9 +317,18 @@ impl KeyTree {
         self.admit_all(crypto, &[(leaf, checks_signatures)])
     }
 
-    /// Returns the leaves without a member, in the order in which members get them.
-    pub fn free_leaves(&self) -> impl Iterator<Item = u32> {
-        self.free.iter().copied().chain(self.unused..self.leaves().saturating_mul(2))
+    /// Returns the leaves without a member, in the order in which `count` new members get them if they join in one
+    /// change. A single member gets the lowest leaf. Several members get a block of leaves that begins at a multiple of
+    /// a power of two, if such a block is left. All leaves below the lowest nodes of the block are then without other
+    /// members, so the change has fewer messages. Members that join later get the leaves between the blocks.
+    pub fn free_leaves(&self, count: usize) -> impl Iterator<Item = u32> {
+        let end = self.leaves().saturating_mul(2);
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let size = 1_u32 << count.checked_ilog2().unwrap_or(0).min(MAX_LEVELS.into());
+        let block = self.unused.next_multiple_of(size);
+        let is_left = count > 1 && block.saturating_add(count) <= end;
+        let block = if is_left { block } else { end };
+        (block..end).chain(self.free.iter().copied()).chain(self.unused..block)
     }
 
     /// Returns a planned change in which `members` join, in one new epoch. Each element of `members` is a leaf, and a

@@ -56,7 +56,7 @@ fn an_eviction_has_one_encrypted_key_a_level_or_one_a_member_pairwise() {
 #[test]
 fn members_that_join_together_get_no_message() {
     let mut world = World::new(7, 8, 20);
-    let joining: Vec<_> = world.tree.free_leaves().map(|leaf| (leaf, true)).collect();
+    let joining: Vec<_> = world.tree.free_leaves(1).map(|leaf| (leaf, true)).collect();
     assert_eq!(joining.len(), 8, "the other half of the tree");
     let change = world.tree.admit_all(&mut world.crypto, &joining).unwrap();
     let messages = world.make(change);

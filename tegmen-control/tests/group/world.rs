@@ -128,7 +128,7 @@ impl World {
     /// Lets one to four new members join in one epoch, sometimes together with a member that joins again.
     fn join_some(&mut self, faults: bool) {
         let count = 1 + self.draw(4);
-        let mut leaves: Vec<u32> = self.tree.free_leaves().take(count).collect();
+        let mut leaves: Vec<u32> = self.tree.free_leaves(count).take(count).collect();
         if leaves.is_empty() {
             return assert_eq!(self.join(true).err(), Some(Refused::Full));
         }

@@ -153,7 +153,7 @@ impl Group {
     /// position in `waiting` and the error.
     fn plan_admissions<C: Crypto>(&self, waiting: &[Joining], crypto: &mut C) -> (Step, Vec<(usize, GroupError)>) {
         let (mut members, mut refused) = (Vec::<(String, Member)>::new(), Vec::new());
-        let mut leaves = self.tree.free_leaves();
+        let mut leaves = self.tree.free_leaves(waiting.len());
         let mut given: u32 = 0;
         for (at, Joining { new, again, .. }) in waiting.iter().enumerate() {
             match self.plan_admission(new, *again, &members, &mut leaves) {
