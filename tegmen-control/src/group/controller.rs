@@ -809,9 +809,10 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         // A change may be durable although the store reports an error, or although the caller waits for it no longer.
         let name = group.name.clone();
         let mut unheard = Unheard(self.outbox.as_ref().map(|outbox| (outbox, name.as_str())));
-        let answer = self.store.commit(group.transaction(&step));
+        let transaction = group.transaction(&step);
         drop(held);
-        let committed = answer.await;
+        self.gathering.planned().await;
+        let committed = self.store.commit(transaction).await;
         let mut held = place.group.lock().await;
         let is_made = match committed {
             Ok(revision) => {
