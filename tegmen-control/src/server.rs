@@ -19,7 +19,7 @@ use crate::access::introspection::Reply;
 use crate::access::revocation::{Requester, list_key};
 use crate::audit::Then;
 use crate::service::{Asker, Path, Service};
-use crate::state::{Credential, Device, Event};
+use crate::state::{Credential, Device, Event, View};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use tegmen::coap::{Code, OptionNumber, Response};
@@ -220,11 +220,15 @@ pub(crate) fn sender<S: Store, T>(
     identity: &Identity,
     take: impl FnOnce(&Device) -> T,
 ) -> Option<T> {
+    sender_in(&service.state().view(), credentials, identity).map(take)
+}
+
+/// Returns the device that sent a request, as [`sender`] does. `view` has the devices.
+pub(crate) fn sender_in<'v>(view: &'v View, credentials: &Credentials, identity: &Identity) -> Option<&'v Device> {
     if identity.protection == Protection::Plain {
         return None;
     }
-    let view = service.state().view();
-    let device = match credentials.stored_as(identity.principal) {
+    match credentials.stored_as(identity.principal) {
         // A session of an earlier key of the device, or of an earlier device of this name, gives no right.
         Some((name, digest)) => view.with_session_key(&name, digest.as_ref()),
         None => {
@@ -235,8 +239,7 @@ pub(crate) fn sender<S: Store, T>(
                 Credential::SharedKey | Credential::Protokey(_) | Credential::Oscore | Credential::Edhoc => false,
             })
         }
-    };
-    device.map(take)
+    }
 }
 
 /// Returns the name of the device that enrols in the session of this identity; `None` if the session has another

@@ -52,7 +52,7 @@ use super::rekeying::Rekeying;
 use super::tree::Refused;
 use crate::access::policy::{OwnedParty, Question};
 use crate::publisher::{Tickets, rules};
-use crate::server::sender;
+use crate::server::{sender, sender_in};
 use crate::service::Service;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -109,11 +109,11 @@ impl<S: Store> Authority for ByPolicy<S> {
     }
 
     fn may(&self, identity: &Identity, method: Code, path: &str) -> bool {
-        let enabled = |device: &crate::state::Device| (!device.disabled).then(|| device.party.clone());
-        let Some(device) = sender(&self.service, &self.credentials, identity, enabled).flatten() else { return false };
         let view = self.service.state().view();
-        let question = Question { subject: device.party(), publisher: self.controller.party(), method, path };
-        view.is_current() && view.in_force().policy.decide(&question).is_allowed()
+        let device = sender_in(&view, &self.credentials, identity).filter(|device| !device.disabled);
+        let Some(device) = device.filter(|_| view.is_current()) else { return false };
+        let question = Question { subject: device.party.party(), publisher: self.controller.party(), method, path };
+        view.in_force().policy.decide(&question).is_allowed()
     }
 }
 
