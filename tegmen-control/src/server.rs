@@ -262,9 +262,11 @@ impl<S: Store> KeyStore for SharedKeys<S> {
         let (view, now) = (self.0.state().view(), self.0.seconds());
         let of_list = view.token_key(identity).map(|key| list_key::<HostCrypto>(&key).expose().to_vec().into());
         let (key, allow) = if let Some(key) = view.shared_key(identity) {
-            let own = [("POST", INTROSPECT), ("POST", TOKEN), ("GET", REVOKED), ("*", GROUPS)];
-            let own = own.map(|(method, path)| format!("{method} /{path}"));
-            (Some(key), own.into_iter().chain([format!("* /{GROUPS}/*")]).collect())
+            // The rules of the most frequent requests come first.
+            let resources = format!("{GROUPS}/*");
+            let own =
+                [("POST", INTROSPECT), ("*", resources.as_str()), ("POST", TOKEN), ("GET", REVOKED), ("*", GROUPS)];
+            (Some(key), own.map(|(method, path)| format!("{method} /{path}")).into())
         } else if of_list.is_some() {
             (of_list, vec![format!("GET /{REVOKED}")])
         } else {
