@@ -995,9 +995,9 @@ impl Group {
     /// Returns the Sender IDs of a Group OSCORE group after a change that gives `given` further Sender IDs, and makes the
     /// Sender IDs of `stale` stale. Returns `None` for an Axiom group.
     fn ids_after<'m>(&self, given: u32, stale: impl IntoIterator<Item = &'m Member>) -> Option<SenderIds> {
-        let stale = stale.into_iter().filter_map(|member| member.oscore.as_ref()?.id).collect();
         let is_oscore = self.config.protocol == Protocol::Oscore;
-        is_oscore.then(|| self.ids.after(given, self.tree.epoch(), stale))
+        let stale = || stale.into_iter().filter_map(|member| member.oscore.as_ref()?.id).collect();
+        is_oscore.then(|| self.ids.after(given, self.tree.epoch(), stale()))
     }
 
     /// Returns the transaction that makes a [`Step`] durable, on condition that no other controller has changed the

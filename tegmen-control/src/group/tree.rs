@@ -3,6 +3,7 @@
 
 use super::GroupIdentity;
 use serde::{Deserialize, Serialize};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use tegmen::axiom::Admission;
@@ -363,7 +364,9 @@ impl KeyTree {
         let (mut own, mut secret) = (Secret::zeroed(), Secret::zeroed());
         let to = own.expose_mut().iter_mut().chain(secret.expose_mut());
         to.zip(code.expose()).for_each(|(to, from)| *to = *from);
-        let mut nodes = vec![(leaf, Some(own))];
+        // With its whole capacity from the beginning, the vector leaves no copy of secrets behind.
+        let mut nodes = Vec::with_capacity(origin.count.into());
+        nodes.push((leaf, Some(own)));
         for node in path(leaf).take(origin.count.into()).skip(1) {
             let parent = parent_of::<C>(&self.group, &secret);
             nodes.push((node, Some(std::mem::replace(&mut secret, parent))));
@@ -422,8 +425,14 @@ impl KeyTree {
         }
         // For each node, the child from whose secret that of the node is derived. The members below the other child get a message,
         // except those that join: their parameters have the secret.
-        let below = self.changed.iter().flat_map(|leaf| path(*leaf)).filter(|node| *node > 1);
-        let sources: BTreeMap<u32, u32> = below.map(|child| (child / 2, child)).collect();
+        let mut sources = BTreeMap::new();
+        for leaf in self.changed.iter().rev() {
+            for child in path(*leaf).filter(|node| *node > 1) {
+                // The last path gave all nodes above this one their secrets.
+                let Entry::Vacant(source) = sources.entry(child / 2) else { break };
+                source.insert(child);
+            }
+        }
         // The lowest level comes first: the secret that encrypts a message may be new, and an earlier message then has it.
         let changed: BTreeSet<u32> = self.changed.iter().copied().collect();
         let gets_message = |other: u32| self.nodes.range(self.below(other)).any(|(leaf, _)| !changed.contains(leaf));

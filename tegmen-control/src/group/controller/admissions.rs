@@ -6,7 +6,7 @@ use crate::group::members::{Member, NewMember};
 use crate::group::oscore::{self, OscoreMember};
 use crate::group::rekeying::Rekeying;
 use crate::group::tree::Refused;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use tegmen_base::crypto::Crypto;
 use tegmen_base::hex::to_hex;
@@ -132,16 +132,22 @@ impl Place {
     /// the same name. Also returns the number of members that leave the queue because their calls were dropped.
     fn next(&self) -> (Vec<Joining>, usize) {
         let mut waiting = self.waiting();
-        let before = waiting.len();
-        // A member whose call was dropped is not admitted: nobody would take its keys.
-        waiting.retain(|one| !one.answer.is_closed());
-        let dropped = before.saturating_sub(waiting.len());
-        let mut next: Vec<Joining> = Vec::new();
-        while let Some(one) = waiting.front()
-            && next.len() < AT_ONCE
-            && next.iter().all(|other| other.new.name != one.new.name)
+        let (mut next, mut dropped) = (Vec::new(), 0_usize);
+        while next.len() < AT_ONCE
+            && let Some(one) = waiting.pop_front()
         {
-            next.extend(waiting.pop_front());
+            // A member whose call was dropped is not admitted: nobody would take its keys.
+            match one.answer.is_closed() {
+                true => dropped = dropped.saturating_add(1),
+                false => next.push(one),
+            }
+        }
+        let count = {
+            let mut names = HashSet::new();
+            next.iter().take_while(|one: &&Joining| names.insert(one.new.name.as_str())).count()
+        };
+        for one in next.drain(count..).rev() {
+            waiting.push_front(one);
         }
         (next, dropped)
     }
