@@ -17,8 +17,8 @@ pub(super) struct Joins {
 
 #[derive(Default)]
 struct Members {
-    /// The joins of each member. The key has the name of the group and the name of the member.
-    joined: HashMap<(String, String), Joined>,
+    /// The joins of each member: see [`key`].
+    joined: HashMap<String, Joined>,
     /// The number of entries at which entries without recent joins are removed the next time.
     most: usize,
 }
@@ -52,7 +52,7 @@ impl Joins {
             *most = joined.len().saturating_mul(2);
         }
         let new = Joined { until: now, clash: None };
-        let joined = joined.entry((group.to_owned(), member.to_owned())).or_insert(new);
+        let joined = joined.entry(key(group, member)).or_insert(new);
         if clash.is_some() && joined.clash != clash {
             joined.clash = clash;
             return Ok(());
@@ -70,10 +70,16 @@ impl Joins {
     /// Uncounts a counted join that began no epoch.
     pub(super) fn give_back(&self, group: &str, member: &str) {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(joined) = members.joined.get_mut(&(group.to_owned(), member.to_owned())) {
+        if let Some(joined) = members.joined.get_mut(&key(group, member)) {
             joined.until = joined.until.checked_sub(self.interval).unwrap_or(joined.until);
         }
     }
+}
+
+/// Returns the key of a member of a group: the name of the group, a slash and the name of the member. The name of a group
+/// contains no slash.
+fn key(group: &str, member: &str) -> String {
+    [group, "/", member].concat()
 }
 
 #[cfg(test)]

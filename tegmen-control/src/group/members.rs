@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::ops::Bound;
+use std::sync::Arc;
 use tegmen_base::hex::to_hex;
 
 /// A member of a group.
@@ -88,11 +89,11 @@ impl NewMember {
 /// The members and the controllers of a group, and the SenderIDs and addresses that they use.
 #[derive(Default)]
 pub(super) struct Members {
-    known: BTreeMap<String, Member>,
+    known: BTreeMap<Arc<str>, Member>,
     replicas: BTreeMap<String, u8>,
     sender_ids: BTreeSet<u8>,
-    addresses: HashMap<IpAddr, String>,
-    leaves: HashMap<u32, String>,
+    addresses: HashMap<IpAddr, Arc<str>>,
+    leaves: HashMap<u32, Arc<str>>,
 }
 
 impl Members {
@@ -101,7 +102,7 @@ impl Members {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Member)> {
-        self.known.iter().map(|(name, member)| (name.as_str(), member))
+        self.known.iter().map(|(name, member)| (&**name, member))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -113,7 +114,7 @@ impl Members {
     pub(super) fn behind(&self, after: Option<&str>) -> impl Iterator<Item = (&str, &Member)> {
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.known.range::<str, _>((begin, Bound::Unbounded));
-        behind.map(|(name, member)| (name.as_str(), member))
+        behind.map(|(name, member)| (&**name, member))
     }
 
     pub(super) fn replica(&self, name: &str) -> Option<u8> {
@@ -146,8 +147,8 @@ impl Members {
     /// Checks that no other member than `name` has the address.
     pub(super) fn check_address(&self, name: &str, address: Option<IpAddr>) -> Result<(), GroupError> {
         let Some(address) = address else { return Ok(()) };
-        match self.addresses.get(&address.to_canonical()).filter(|member| *member != name) {
-            Some(member) => Err(GroupError::AddressTaken { address, member: member.clone() }),
+        match self.addresses.get(&address.to_canonical()).filter(|member| &***member != name) {
+            Some(member) => Err(GroupError::AddressTaken { address, member: member.to_string() }),
             None => Ok(()),
         }
     }
@@ -160,10 +161,11 @@ impl Members {
             before.address.map(|address| self.addresses.remove(&address.to_canonical()));
         }
         if let Some(member) = member {
-            self.leaves.insert(member.leaf, name.to_owned());
+            let name = Arc::<str>::from(name);
+            self.leaves.insert(member.leaf, Arc::clone(&name));
             self.sender_ids.extend(member.sender_id);
-            self.addresses.extend(member.address.map(|address| (address.to_canonical(), name.to_owned())));
-            self.known.insert(name.to_owned(), member);
+            self.addresses.extend(member.address.map(|address| (address.to_canonical(), Arc::clone(&name))));
+            self.known.insert(name, member);
         }
     }
 
