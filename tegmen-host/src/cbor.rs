@@ -286,6 +286,11 @@ impl Default for MapWriter {
 }
 
 impl MapWriter {
+    /// Begins a map in a buffer of this number of bytes. A longer map gets a larger buffer.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self::behind(Zeroizing::new(Vec::with_capacity(bytes)))
+    }
+
     /// Begins a map after the bytes `out`.
     fn behind(mut out: Out) -> Self {
         let start = out.len();

@@ -226,9 +226,12 @@ impl<S> Clone for GroupServer<S> {
 /// The name of a peer, and the identity that it proved.
 type Peer<'a> = (&'a str, Identity);
 
+/// A request to join an Axiom group, and the address at which the device listens, if it listens.
+type Join = (JoinRequest, Option<IpAddr>);
+
 /// A request of a member, or of a peer that wants to join.
 enum Asked {
-    Join(JoinRequest, Option<IpAddr>),
+    Join(Box<Join>),
     OscoreJoin(OscoreJoinRequest),
     /// An empty request to join, which asks for the demand of a proof of possession.
     Demand,
@@ -326,10 +329,7 @@ impl<S: Store> GroupServer<S> {
                 Asked::OscoreJoin(self.check_oscore_join(request, who, &group)?)
             }
             (Code::POST, []) if request.payload().is_empty() => Asked::Demand,
-            (Code::POST, []) => {
-                let (join, address) = self.check_join(request, who, &group)?;
-                Asked::Join(join, address)
-            }
+            (Code::POST, []) => Asked::Join(Box::new(self.check_join(request, who, &group)?)),
             // The handler runs again for each notification. A notification comes from no address.
             (Code::GET, []) if request.remote().is_none() => Asked::Rekeying,
             (Code::GET, []) => Asked::Keys { node: None },
@@ -402,7 +402,7 @@ impl<S: Store> GroupServer<S> {
         Ok(join)
     }
 
-    fn check_join(&self, request: &Request<'_>, who: &str, group: &str) -> Result<(JoinRequest, Option<IpAddr>), Code> {
+    fn check_join(&self, request: &Request<'_>, who: &str, group: &str) -> Result<Join, Code> {
         let malformed = |why: String| self.malformed(who, group, &why);
         let join = JoinRequest::parse(check_format(request)?).map_err(|error| malformed(error.to_string()))?;
         if join.group != group {
@@ -423,15 +423,11 @@ impl<S: Store> GroupServer<S> {
 
     /// Answers a request to join. In a group with signatures the device must first prove that it has the private key of
     /// its public key.
-    async fn ask_to_join(
-        &self,
-        (who, identity): Peer<'_>,
-        group: &str,
-        (join, address): (JoinRequest, Option<IpAddr>),
-    ) -> Result<Reply, GroupError> {
+    async fn ask_to_join(&self, (who, identity): Peer<'_>, group: &str, join: Box<Join>) -> Result<Reply, GroupError> {
+        let (join, address) = &*join;
         let mut public_key = None;
         if let Some(scheme) = self.controller.signature(group).await? {
-            match self.challenges.check((who, group), scheme, &join, Instant::now()) {
+            match self.challenges.check((who, group), scheme, join, Instant::now()) {
                 Ok(key) => public_key = Some(key),
                 Err(NotProved::Missing) => {
                     let challenge = self.challenges.challenge((who, group), scheme, Instant::now());
@@ -450,7 +446,7 @@ impl<S: Store> GroupServer<S> {
                 }
             }
         }
-        let JoinRequest { sends, checks_signatures, creds, .. } = join;
+        let (sends, checks_signatures, address) = (join.sends, join.checks_signatures, *address);
         let new = NewMember { name: who.to_owned(), address, sends, checks_signatures, public_key, oscore: None };
         let (code, epoch) = match self.join((who, identity), group, &new).await? {
             Ok(joined) => joined,
@@ -458,8 +454,8 @@ impl<S: Store> GroupServer<S> {
         };
         let controller = &self.controller;
         controller.first_sent(group, epoch).await;
-        let keys = controller.admitted_with(group, (who, epoch), creds.as_ref()).await?;
-        Ok(joined(code, (group, keys.leaf), &keys.encode()))
+        let keys = controller.admitted_with(group, (who, epoch), join.creds.as_ref()).await?;
+        Ok(joined(code, (group, keys.leaf), keys.encode()))
     }
 
     /// Demands a proof of possession from a device that wants to join a Group OSCORE group.
@@ -519,7 +515,7 @@ impl<S: Store> GroupServer<S> {
         };
         let creds = creds.map(|filter| filter.relevant_to(roles));
         let (keys, leaf) = self.controller.oscore_admitted(group, (who, epoch), creds.as_ref()).await?;
-        Ok(joined(code, (group, leaf), &keys.encode()))
+        Ok(joined(code, (group, leaf), keys.encode()))
     }
 
     /// Returns the configuration of a Group OSCORE group.
@@ -575,7 +571,7 @@ impl<S: Store> GroupServer<S> {
     ) -> Result<Reply, GroupError> {
         let controller = &self.controller;
         match asked {
-            Asked::Join(join, address) => self.ask_to_join((who, identity), group, (join, address)).await,
+            Asked::Join(join) => self.ask_to_join((who, identity), group, join).await,
             Asked::OscoreJoin(join) => Box::pin(self.ask_to_join_oscore((who, identity), group, join)).await,
             Asked::Demand => match controller.config(group).await?.protocol {
                 Protocol::Axiom => Ok(Reply::new(self.malformed(who, group, &"the request to join is empty"))),
@@ -811,8 +807,11 @@ impl<S: Store> GroupServer<S> {
     }
 
     fn changed(&self, group: &str, rekeying: &Rekeying, message: String) {
-        let warning = rekeying.warning.as_ref().map_or_else(String::new, |warning| format!("; {warning}"));
-        (self.events)(Event::Rekeying { group, rekeying, message: format!("{message}{warning}") });
+        let message = match &rekeying.warning {
+            None => message,
+            Some(warning) => format!("{message}; {warning}"),
+        };
+        (self.events)(Event::Rekeying { group, rekeying, message });
     }
 
     /// Makes the response for an error of the controller. A peer without a right in the group gets the same response for
@@ -865,9 +864,9 @@ fn check_format<'a>(request: &'a Request<'_>) -> Result<&'a [u8], Code> {
 }
 
 /// Makes the response to a request to join. The peer has the leaf `leaf` of the key tree of the group `group`.
-fn joined(code: Code, (group, leaf): (&str, u32), keys: &[u8]) -> Reply {
+fn joined(code: Code, (group, leaf): (&str, u32), mut keys: Out) -> Reply {
     let reply = Reply::new(code).location(&format!("/{GROUPS}/{group}/nodes/{leaf}"));
-    reply.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into()).payload(keys)
+    reply.uint(OptionNumber::CONTENT_FORMAT, GROUPCOMM_CBOR.into()).payload(std::mem::take(&mut *keys))
 }
 
 /// Makes a response with the reason of a refusal (RFC 9594, section 9).
@@ -933,7 +932,8 @@ impl<S: Store> Application for GroupServer<S> {
             let registers = request.message().uint(OptionNumber::OBSERVE) == Some(REGISTER);
             notifier = registers.then(|| request.notifier());
         }
-        tokio::spawn(async move {
+        // A task in a box of its own is moved less often.
+        tokio::spawn(Box::pin(async move {
             let answer = async {
                 if let Some(notifier) = &notifier {
                     Box::pin(server.observers.start(&server.controller, notifier)).await?;
@@ -945,7 +945,7 @@ impl<S: Store> Application for GroupServer<S> {
                 GroupError::NoGroup(_) if is_notification => explained(Code::NOT_FOUND, GroupcommError::GroupDeleted),
                 error => server.refusal(&who, (&group, rights), &error),
             }));
-        });
+        }));
         Ok(())
     }
 }

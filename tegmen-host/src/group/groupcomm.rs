@@ -56,6 +56,10 @@ const REKEYING_SCHEME: i64 = 20;
 const CONTROL_URI: i64 = 26;
 const MGT_KEY_MATERIAL: i64 = 27;
 
+/// Initial capacity in bytes of the buffers for a response to a join request, which is enough for a tree of 15 levels and
+/// a response without public keys.
+const ENCODED: usize = 640;
+
 /// The suites of a group, each with the number of the DTLS cipher suite that has the same record protection.
 const SUITES: [(Suite, u64); 4] =
     [(Suite::Ccm, 0xc0a4), (Suite::Ccm8, 0xc0a8), (Suite::Gcm, 0x00a8), (Suite::MacOnly, 0x00b0)];
@@ -313,7 +317,7 @@ impl GroupKeys {
 
     /// Writes the payload of a response to a join request.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let mut map = MapWriter::default();
+        let mut map = MapWriter::with_capacity(ENCODED);
         map.entry(GKTY, |encoder| integer(encoder, AXIOM));
         map.map(KEY, Some(self), |map, response| response.write_key(map));
         map.entry(NUM, |encoder| number(encoder, self.epoch.into()));
@@ -345,7 +349,7 @@ impl GroupKeys {
     }
 
     fn management(&self) -> Out {
-        let mut map = MapWriter::default();
+        let mut map = MapWriter::with_capacity(ENCODED);
         map.entry(1, |encoder| bytes(encoder, &self.chain));
         map.entry(2, |encoder| number(encoder, self.leaf.into()));
         map.entry(3, |encoder| bytes(encoder, self.path.as_flattened()));

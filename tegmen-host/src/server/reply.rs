@@ -102,9 +102,11 @@ impl Reply {
 
     /// Adds the path of a resource that was created, such as `/jobs/7` (RFC 7252, section 5.10.7).
     #[must_use]
-    pub fn location(self, path: &str) -> Self {
+    pub fn location(mut self, path: &str) -> Self {
         let path = path.strip_prefix('/').unwrap_or(path);
         let segments = path.split('/').filter(|_| !path.is_empty());
+        // Most such responses also have a Content-Format.
+        self.options.reserve_exact(segments.clone().count().saturating_add(1));
         segments.fold(self, |reply, segment| reply.option(OptionNumber::LOCATION_PATH, segment.as_bytes()))
     }
 
