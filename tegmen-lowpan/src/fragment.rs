@@ -61,37 +61,42 @@ impl<'p> Fragments<'p> {
     /// # Errors
     /// [`Full`] if the compressed headers do not fit into `room` bytes, or if `out` is too short for the payload.
     pub fn next_frame<'t>(&mut self, room: usize, out: &'t mut [u8]) -> Result<Option<&'t [u8]>, Full> {
+        let headers = self.headers.bytes();
+        let replaces = self.headers.replaces;
         let mut writer = Writer::new(out);
-        // The compressed headers, and the position from which the packet is sent after them.
-        let (headers, start) = match self.sent {
-            Some(sent) => (&[][..], sent),
-            None => (self.headers.bytes(), self.headers.replaces),
+        let Some(sent) = self.sent else {
+            let rest = self.packet.get(replaces..).unwrap_or(&[]);
+            if headers.len().saturating_add(rest.len()) <= room {
+                self.sent = Some(self.packet.len());
+                writer.put(headers)?;
+                writer.put(rest)?;
+                return Ok(Some(writer.finish()));
+            }
+            let taken = room.checked_sub(FIRST_HEADER_LEN.wrapping_add(headers.len())).ok_or(Full)?;
+            // Each fragment except the last one ends at an offset that is a multiple of 8 bytes.
+            let end = replaces.wrapping_add(taken) & !7;
+            let taken = end.checked_sub(replaces).ok_or(Full)?;
+            writer.u16(FIRST | self.packet.len() as u16)?;
+            writer.u16(self.tag)?;
+            writer.put(headers)?;
+            writer.put(rest.get(..taken).ok_or(Full)?)?;
+            self.sent = Some(end);
+            return Ok(Some(writer.finish()));
         };
-        let rest = self.packet.get(start..).unwrap_or(&[]);
-        let is_first = self.sent.is_none();
-        if !is_first && rest.is_empty() {
+        let rest = self.packet.get(sent..).unwrap_or(&[]);
+        if rest.is_empty() {
             return Ok(None);
         }
-        let mut taken = rest.len();
-        if !is_first || headers.len().saturating_add(taken) > room {
-            let (dispatch, header_len) = if is_first { (FIRST, FIRST_HEADER_LEN) } else { (NEXT, NEXT_HEADER_LEN) };
-            let most = room.checked_sub(header_len.wrapping_add(headers.len())).ok_or(Full)?;
-            if taken > most {
-                // Each fragment except the last one ends at an offset that is a multiple of 8 bytes.
-                taken = (start.wrapping_add(most) & !7).checked_sub(start).ok_or(Full)?;
-            }
-            if !is_first && taken == 0 {
-                return Err(Full);
-            }
-            writer.u16(dispatch | self.packet.len() as u16)?;
-            writer.u16(self.tag)?;
-            if !is_first {
-                writer.u8((start >> 3) as u8)?;
-            }
+        let most = room.checked_sub(NEXT_HEADER_LEN).ok_or(Full)?;
+        let taken = if rest.len() <= most { rest.len() } else { most & !7 };
+        if taken == 0 {
+            return Err(Full);
         }
-        writer.put(headers)?;
+        writer.u16(NEXT | self.packet.len() as u16)?;
+        writer.u16(self.tag)?;
+        writer.u8((sent >> 3) as u8)?;
         writer.put(rest.get(..taken).ok_or(Full)?)?;
-        self.sent = Some(start.wrapping_add(taken));
+        self.sent = Some(sent.wrapping_add(taken));
         Ok(Some(writer.finish()))
     }
 }
