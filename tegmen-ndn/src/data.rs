@@ -80,7 +80,7 @@ impl<'p> ReceivedData<'p> {
         let mut fields = [None; KINDS.len()];
         tlv::find(value, &KINDS, &mut fields, extent)?;
         let [name, meta, content, info, signature] = &fields;
-        let name = name.filter(|_| value.first() == Some(&FIRST)).ok_or(Error::Missing(Type::NAME))?;
+        let (Some(name), [FIRST, ..]) = (*name, value) else { return Err(Error::Missing(Type::NAME)) };
         let info = info.ok_or(Error::Missing(Type::SIGNATURE_INFO))?;
         let signature = signature.ok_or(Error::Missing(Type::SIGNATURE_VALUE))?;
         self.data.name = Name::parse(name)?;
@@ -90,7 +90,8 @@ impl<'p> ReceivedData<'p> {
         }
         self.signed.info.read(info, extent)?;
         self.signed.value = signature;
-        self.signed.portion = [value.get(..tlv::end_of(value, info)).unwrap_or(value), &[], &[]];
+        let [portion, ..] = &mut self.signed.portion;
+        *portion = value.get(..tlv::end_of(value, info)).unwrap_or(value);
         Ok(())
     }
 
@@ -102,6 +103,7 @@ impl<'p> ReceivedData<'p> {
 
 impl<'p> Data<'p> {
     /// Reads MetaInfo.
+    #[inline(always)]
     fn read_meta(&mut self, value: &'p [u8], extent: Extent) -> Result<(), Error> {
         let mut fields = [None; 3];
         tlv::find(value, &[Type::CONTENT_TYPE, Type::FRESHNESS, Type::FINAL_BLOCK], &mut fields, extent)?;

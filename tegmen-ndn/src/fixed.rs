@@ -103,7 +103,6 @@ enum Matches {
 }
 
 impl Matches {
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     const fn of(interest: &Interest<'_>) -> Self {
         match (interest.can_be_prefix, interest.must_be_fresh) {
             (false, false) => Self::Name,
@@ -162,6 +161,7 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
 }
 
 impl<const NAME: usize, const ASKED: usize, const SENT: usize, K: Copy + Default> Place<NAME, ASKED, SENT, K> {
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn name(&self) -> Name<'_> {
         Name::of_checked(self.name.get(..usize::from(self.len)).unwrap_or(&[]))
     }
@@ -251,13 +251,16 @@ impl<const N: usize, const NAME: usize, const ASKED: usize, const SENT: usize, c
     }
 
     fn remove(&mut self, id: PitId) {
-        let Some(place) = self.places.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        let Self { places, dead, next_dead, .. } = self;
+        let Some(removed) = places.get_mut(id.0 as usize) else { return };
+        let Some(place) = removed else { return };
         for sent in place.entry.sent.as_slice() {
-            if let Some(dead) = self.dead.get_mut(usize::from(self.next_dead)) {
+            if let Some(dead) = dead.get_mut(usize::from(*next_dead)) {
                 *dead = hash(&place.name(), sent.nonce);
             }
-            self.next_dead = self.next_dead.wrapping_add(1).checked_rem(DEAD as u16).unwrap_or(0);
+            *next_dead = next_dead.wrapping_add(1).checked_rem(DEAD as u16).unwrap_or(0);
         }
+        *removed = None;
     }
 
     fn is_dead(&self, name: &Name<'_>, nonce: [u8; 4]) -> bool {
@@ -368,6 +371,7 @@ impl<const N: usize, const LEN: usize> Store for FixedStore<N, LEN> {
         Some(stored.packet())
     }
 
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn insert(&mut self, now: Instant, data: &ReceivedData<'_>) {
         if data.wire.len() > LEN {
             return;

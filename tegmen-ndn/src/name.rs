@@ -80,14 +80,15 @@ impl<'n> Name<'n> {
     /// 0 if the name has no such component, or to the largest number if it has more than one.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn check(value: &[u8], digest: &mut usize) -> Result<(), Error> {
-        *digest = 0;
+        let mut end = 0;
         for element in Elements::of(value) {
             let element = element?;
             Component::of(&element)?;
             if element.kind == Type::PARAMETERS_DIGEST {
-                *digest = if *digest == 0 { element.end } else { usize::MAX };
+                end = if end == 0 { element.end } else { usize::MAX };
             }
         }
+        *digest = end;
         Ok(())
     }
 

@@ -83,7 +83,6 @@ impl<'p> SignatureInfo<'p> {
     }
 
     /// Returns the description of a digest without a key. [`Self::read`] replaces it.
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) const fn unread() -> Self {
         Self::new(SignatureType::DIGEST_SHA256, None)
     }
