@@ -22,6 +22,9 @@
 //! [Deterministic requests](DeterministicClient) are the exception: they have the same bytes from each member. So a
 //! proxy can answer them with one stored response, which it cannot read.
 //!
+//! If several clients observe a resource, the server can send one notification to all of them. The notification is a
+//! response to a request that the server protected itself ([`GroupContext::unprotect_phantom_request`]).
+//!
 //! A [`SignatureChecker`] is no member. It verifies the signatures of messages in the group mode, for example at a
 //! gateway, and cannot decrypt the messages.
 //!
@@ -36,6 +39,7 @@ mod deterministic;
 mod exchange;
 mod gid;
 mod keystream;
+mod phantom;
 mod protect;
 mod recipient;
 mod unprotect;

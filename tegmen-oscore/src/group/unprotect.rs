@@ -181,7 +181,7 @@ impl<B: AsRef<[u8]>, const AAD: usize> GroupContext<B, AAD> {
 
     /// Verifies the signature, if there is one, and then decrypts the message.
     #[cfg_attr(target_pointer_width = "64", inline)]
-    fn open<C: GroupCrypto>(
+    pub(super) fn open<C: GroupCrypto>(
         &self,
         crypto: &mut C,
         recipient: &mut Recipient<B>,

@@ -6,5 +6,6 @@ mod deterministic;
 mod keys;
 mod modes;
 mod numbers;
+mod phantom;
 mod vectors;
 mod world;
