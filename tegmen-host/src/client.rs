@@ -25,6 +25,7 @@ mod group_observation;
 mod handshake;
 mod image;
 mod io;
+mod multicast;
 mod observation;
 mod oscore;
 mod oscore_group;

@@ -21,7 +21,7 @@ pub(crate) use membership::creds_of_interest;
 pub use membership::{Membership, MembershipSink};
 pub(crate) use memberships::Memberships;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs as _, UdpSocket};
 use std::str::FromStr;
 use std::{fmt, io};
@@ -60,6 +60,17 @@ impl Group {
         }
     }
 
+    /// Returns the group with this address on the interface that has the address `own`. An IPv6 address names its
+    /// interface only by its scope; without a scope, the system selects the interface.
+    pub(crate) fn beside(ip: IpAddr, own: SocketAddr) -> Self {
+        let interface = (ip.is_ipv4() && !own.ip().is_unspecified()).then(|| own.ip().to_canonical().to_string());
+        let index = match own {
+            SocketAddr::V6(own) if ip.is_ipv6() => own.scope_id(),
+            _ => 0,
+        };
+        Self { ip, interface, index }
+    }
+
     /// True if `host` is a multicast address. In `host`, `%` and the name of a network interface may follow the
     /// address.
     pub fn is_named_by(host: &str) -> bool {
@@ -81,19 +92,54 @@ impl Group {
         let socket = Socket::new(Domain::for_address(own), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
         match (self.ip, self.interface_address()) {
-            (IpAddr::V6(_), _) if self.index > 0 => socket.set_multicast_if_v6(self.index)?,
-            (IpAddr::V4(_), Some(address)) => socket.set_multicast_if_v4(&address)?,
             #[cfg(target_os = "linux")]
             (IpAddr::V4(_), None) => socket.bind_device(self.interface.as_ref().map(String::as_bytes))?,
-            _ => {}
+            _ => self.select_interface(&socket)?,
         }
         socket.bind(&own.into())?;
         Ok(socket.into())
     }
 
-    /// Returns the number of the interface; 0 if no interface is given, or if an IPv4 address names the interface.
-    pub(crate) const fn index(&self) -> u32 {
-        self.index
+    /// Lets a socket send datagrams to multicast groups through the interface of this group, if the group names an
+    /// interface.
+    ///
+    /// # Errors
+    /// The error of the system, also if the interface no longer exists.
+    pub(crate) fn select_interface(&self, socket: &Socket) -> io::Result<()> {
+        match (self.ip, self.interface_address()) {
+            (IpAddr::V6(_), _) if self.index > 0 => socket.set_multicast_if_v6(self.index),
+            (IpAddr::V4(_), Some(address)) => socket.set_multicast_if_v4(&address),
+            #[cfg(target_os = "linux")]
+            (IpAddr::V4(ip), None) if self.index > 0 => {
+                let any = &Ipv4Addr::UNSPECIFIED;
+                Ok(rustix::net::sockopt::set_ip_multicast_if_with_ifindex(socket, &ip, any, self.index)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens a non-blocking socket that receives the datagrams to `address`, which is the address of the group and a
+    /// port. Other sockets of this machine can receive the same datagrams.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn receiver(&self, address: SocketAddr) -> io::Result<Socket> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        // Others of this machine may be in the group, too.
+        socket.set_reuse_address(true)?;
+        #[cfg(unix)]
+        socket.set_reuse_port(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        match self.ip {
+            IpAddr::V4(ip) => {
+                let index = InterfaceIndexOrAddress::Index(self.index);
+                let interface = self.interface_address().map_or(index, InterfaceIndexOrAddress::Address);
+                socket.join_multicast_v4_n(&ip, &interface)?;
+            }
+            IpAddr::V6(ip) => socket.join_multicast_v6(&ip, self.index)?,
+        }
+        Ok(socket)
     }
 
     /// Returns the IPv4 address that names the interface, if an address names it.

@@ -40,6 +40,7 @@ pub mod group;
 pub mod hash;
 pub mod image;
 pub mod index;
+mod informative;
 pub mod metrics;
 pub mod pcapng;
 mod prefix;

@@ -17,6 +17,7 @@ mod deferred;
 mod ending;
 mod event;
 mod exporter;
+mod group_observations;
 mod held;
 mod key_operation;
 mod kind;
@@ -56,6 +57,8 @@ pub(crate) use deferred::{DeferredRequest, Outcome};
 pub(crate) use event::EventSink;
 pub use event::{Answered, Event, Severity};
 pub use exporter::{Exporter, Take};
+use group_observations::Offers;
+pub use group_observations::{GroupObservation, GroupObservationError};
 pub use kind::Kind;
 use limits::Gate;
 pub use limits::HelloLimits;
@@ -160,6 +163,9 @@ pub enum StartError {
     /// A membership cannot be used.
     #[error(transparent)]
     Membership(MembershipError),
+    /// A group observation cannot be offered.
+    #[error(transparent)]
+    GroupObservation(#[from] GroupObservationError),
     /// The key log cannot be written.
     #[error("the key log {file} cannot be written: {source}")]
     KeyLog {

@@ -16,7 +16,7 @@ use rustix::net::{
     addr::SocketAddrArg,
     sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery},
 };
-use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket as Socket2, Type};
+use socket2::{Domain, Protocol, Socket as Socket2, Type};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -194,21 +194,7 @@ impl Socket {
     /// Joins a group, and returns its socket. `local` becomes the local address in the path of each received datagram.
     fn join_as(group: &Group, address: SocketAddr, local: Address) -> Result<Self, BindError> {
         let open = || -> io::Result<Self> {
-            let socket = Socket2::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-            // Others of this machine may be in the group, too.
-            socket.set_reuse_address(true)?;
-            #[cfg(unix)]
-            socket.set_reuse_port(true)?;
-            socket.set_nonblocking(true)?;
-            socket.bind(&address.into())?;
-            match group.ip {
-                IpAddr::V4(ip) => {
-                    let index = InterfaceIndexOrAddress::Index(group.index());
-                    let interface = group.interface_address().map_or(index, InterfaceIndexOrAddress::Address);
-                    socket.join_multicast_v4_n(&ip, &interface)?;
-                }
-                IpAddr::V6(ip) => socket.join_multicast_v6(&ip, group.index())?,
-            }
+            let socket = group.receiver(address)?;
             Self::new(socket, Some(local))
         };
         open().map_err(|source| match source.kind() {
@@ -256,6 +242,17 @@ impl Socket {
             return sent;
         }
         sent
+    }
+
+    /// Sends datagrams to multicast groups through the interface of `group`, if the group names an interface. Without an
+    /// interface, the system selects it by the source address.
+    ///
+    /// # Errors
+    /// [`BindError::NoInterface`].
+    pub(crate) fn send_through(&self, group: &Group) -> Result<(), BindError> {
+        group
+            .select_interface(&socket2::SockRef::from(self.io.socket()))
+            .map_err(|source| BindError::NoInterface { group: group.clone(), source })
     }
 
     /// True if this socket receives datagrams to a multicast group.

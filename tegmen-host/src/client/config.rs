@@ -118,6 +118,10 @@ pub struct ClientCoap {
     pub block_size: usize,
     /// Maximum length of the body of a response, in bytes.
     pub max_body: usize,
+    /// True if the client accepts that a server sends the notifications of an observation to the address of a group,
+    /// without protection (draft-ietf-core-observe-multicast-notifications-14). Anyone can forge these notifications.
+    /// Notifications that Group OSCORE protects do not need this setting.
+    pub multicast_in_clear: bool,
 }
 
 impl Default for ClientCoap {
@@ -130,6 +134,7 @@ impl Default for ClientCoap {
             max_queued: 1024,
             block_size: tegmen::coap::block::MAX_SIZE,
             max_body: 64 << 20,
+            multicast_in_clear: false,
         }
     }
 }

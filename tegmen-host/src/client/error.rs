@@ -230,6 +230,14 @@ pub enum ClientError {
     /// The OSCORE context cannot be used.
     #[error(transparent)]
     Context(ContextError),
+    /// The server sends the notifications of an observation to a group, and the client does not take part.
+    #[error("{remote} sends the notifications to a group, and its informative response is not accepted: {problem}")]
+    Informative {
+        /// The address of the server.
+        remote: SocketAddr,
+        /// The reason, and the next step for the user if there is one.
+        problem: &'static str,
+    },
     /// The response to a protected request is not protected, or its protection is not valid. Any host may have sent
     /// this response.
     #[error("{remote} sent {detail}")]

@@ -1,6 +1,7 @@
 //! Observations of resources (RFC 7641) at the client.
 
 use super::establish::Backoff;
+use super::multicast::{Multicast, is_informative};
 use super::request::{OwnedRequest, Part};
 use super::transfer::{self, Taken};
 use super::{ClientError, Request, Response, Session, TakenPlace};
@@ -27,6 +28,8 @@ pub struct Observation {
     /// The time of the next request with which the client checks that the server still knows the observation.
     alive: Instant,
     first: Option<Response>,
+    /// The reception of notifications that the server sends to a group; `None` if it sends them to this client.
+    multicast: Option<Multicast>,
     /// The digest of the last representation that the server sent.
     last: [u8; 32],
     /// The value of [`Session::reconnects`] when the observation was registered.
@@ -42,18 +45,24 @@ impl Observation {
         session.with(|connection| connection.entry.observations += 1);
         let (session, request) = (session.clone(), OwnedRequest::of(request));
         let (state, alive) = (unregistered(&session), Instant::NEVER);
-        let mut observation = Self { session, request, place, token, state, alive, first: None, last: [0; 32], since };
+        let mut observation =
+            Self { session, request, place, token, state, alive, first: None, multicast: None, last: [0; 32], since };
         observation.on_response(&taken.response);
-        let reply = observation.whole(taken).await?;
-        observation.last = digest(&reply);
-        observation.first = Some(reply);
+        observation.first = observation.registered(taken).await?;
+        observation.last = observation.first.as_ref().map_or([0; 32], digest);
         Ok(observation)
     }
 
     /// True if the server sends notifications. If it is false, the server answered the registration as a simple GET
     /// request.
     pub fn is_registered(&self) -> bool {
-        self.state.refresh_at() < Instant::NEVER
+        self.multicast.is_some() || self.state.refresh_at() < Instant::NEVER
+    }
+
+    /// True if the server sends the notifications to a group of clients
+    /// (draft-ietf-core-observe-multicast-notifications-14).
+    pub const fn is_in_group(&self) -> bool {
+        self.multicast.is_some()
     }
 
     /// Returns the number of times that the client replaced an ended session: see [`Session::reconnects`].
@@ -80,12 +89,19 @@ impl Observation {
             }
             let is_protected = self.request.request().is_protected();
             let until = if is_protected { Instant::NEVER } else { self.state.refresh_at().min(self.alive) };
-            let (taken, is_refreshed) = match self.session.response_until(&self.place, until).await {
+            let received = match &mut self.multicast {
+                None => self.session.response_until(&self.place, until).await,
+                Some(multicast) => Ok(multicast.next(&self.session, until).await),
+            };
+            let (reply, is_refreshed) = match received {
                 Ok(Some(reply)) => {
-                    if self.on_response(&reply) == Notification::Late {
-                        continue;
+                    match self.on_response(&reply) {
+                        Notification::Late => continue,
+                        Notification::Last => self.multicast = None,
+                        _ => {}
                     }
-                    (Taken::notified(&self.session, &self.request.request(), reply)?, false)
+                    let taken = Taken::notified(&self.session, &self.request.request(), reply)?;
+                    (Some(self.whole(taken).await?), false)
                 }
                 Ok(None) if is_protected => {
                     let seconds = self.session.config().coap.timeout.as_secs();
@@ -95,10 +111,10 @@ impl Observation {
                 Ok(None) | Err(_) => {
                     let was_fresh = clock::now() < self.state.refresh_at();
                     let (taken, is_new) = self.register_again().await?;
-                    (taken, was_fresh && !is_new)
+                    (self.registered(taken).await?, was_fresh && !is_new)
                 }
             };
-            let reply = self.whole(taken).await?;
+            let Some(reply) = reply else { continue };
             let last = std::mem::replace(&mut self.last, digest(&reply));
             // Nothing but a sign of life.
             if is_refreshed && last == self.last && self.is_registered() {
@@ -168,6 +184,27 @@ impl Observation {
             self.alive = self.session.config().recovery.alive.map_or(Instant::NEVER, spread);
         }
         notification
+    }
+
+    /// Handles the response to a registration. Returns the representation. If the server sends the notifications to a
+    /// group, joins the group, and returns the newest notification; `None` if the server did not send it.
+    async fn registered(&mut self, taken: Taken) -> Result<Option<Response>, ClientError> {
+        let reply = self.whole(taken).await?;
+        self.multicast = None;
+        if !is_informative(&reply) {
+            return Ok(Some(reply));
+        }
+        let (multicast, latest) = Multicast::join(&self.session, &self.request.request(), &reply)?;
+        self.state = unregistered(&self.session);
+        self.multicast = Some(multicast);
+        match latest {
+            None => Ok(None),
+            Some(latest) => {
+                self.on_response(&latest);
+                let taken = Taken::notified(&self.session, &self.request.request(), latest)?;
+                self.whole(taken).await.map(Some)
+            }
+        }
     }
 
     /// Requests the remaining blocks of a response. Returns the whole response.

@@ -1,8 +1,9 @@
 //! OSCORE at an endpoint (RFC 8613): the context that protects the requests of each session, and the requests that wait
 //! for a response.
 
-use super::ClientError;
+use super::multicast::PhantomPending;
 use super::session_context::{PendingRequest, SessionContext};
+use super::{ClientError, Response};
 use crate::contexts::{ContextError, MEMBER_OVERHEAD, OVERHEAD, Untaken};
 use crate::edhoc::peer_error;
 use crate::provider::HostCrypto;
@@ -146,6 +147,16 @@ impl OscoreClient {
     /// Sends message_3 in front of the next request.
     pub(super) fn send_in_front(&mut self, message_3: Vec<u8>) {
         self.message_3 = message_3;
+    }
+
+    /// Opens the phantom request of a group observation in place: see [`SessionContext::open_phantom`].
+    pub(super) fn open_phantom(&mut self, datagram: &mut [u8]) -> Option<(Vec<u8>, PhantomPending)> {
+        self.stored.open_phantom(datagram)
+    }
+
+    /// Opens a notification of a group observation.
+    pub(super) fn open_notification(&mut self, pending: &mut PhantomPending, datagram: &mut [u8]) -> Option<Response> {
+        self.stored.open_notification(pending, datagram).map(|message| Response::new(&message))
     }
 
     /// Returns the maximum number of bytes that protection adds to the next request, including message_3 and the EDHOC

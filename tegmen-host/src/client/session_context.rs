@@ -2,8 +2,10 @@
 //! context of a group (RFC 10021). With the context of a group, the session sends its requests to one member, in the
 //! pairwise mode.
 
+use super::multicast::PhantomPending;
 use crate::contexts::{ContextError, MEMBER_OVERHEAD, OVERHEAD, StoredContext, StoredMember, Untaken, find_recipient};
 use crate::provider::HostCrypto;
+use crate::udp::MAX_DATAGRAM;
 use std::path::Path;
 use tegmen::buf::Frame;
 use tegmen::coap::MessageRef;
@@ -120,6 +122,33 @@ impl SessionContext {
             }
             _ => Err(tegmen::oscore::UnprotectError::UnknownContext.into()),
         }
+    }
+
+    /// Opens the phantom request of a group observation in place. Returns the request without protection, and the state
+    /// with which its notifications are opened. Returns `None` if the member to which the session sends its requests did
+    /// not protect the phantom request, or if the context is not that of a group.
+    pub(super) fn open_phantom(&mut self, datagram: &mut [u8]) -> Option<(Vec<u8>, PhantomPending)> {
+        let Self::Member(member) = self else { return None };
+        let AskedMember { stored: StoredMember { context, recipients, .. }, crypto, to } = &mut **member;
+        let recipients = recipients.as_mut_slice();
+        let opened = context.unprotect_phantom_request(crypto, recipients, [Replies::default()], datagram);
+        let (message, pending) = opened.ok().filter(|(_, pending)| pending.request().client() == to)?;
+        let mut storage = vec![0; MAX_DATAGRAM];
+        let mut frame = Frame::new(&mut storage, 0);
+        message.write(&mut frame).ok()?;
+        Some((frame.bytes().to_vec(), pending))
+    }
+
+    /// Opens a notification of a group observation in place.
+    pub(super) fn open_notification<'r>(
+        &mut self,
+        pending: &mut PhantomPending,
+        datagram: &'r mut [u8],
+    ) -> Option<MessageRef<'r>> {
+        let Self::Member(member) = self else { return None };
+        let AskedMember { stored: StoredMember { context, recipients, .. }, crypto, .. } = &mut **member;
+        let opened = context.unprotect_response(crypto, recipients.as_mut_slice(), pending, datagram);
+        opened.ok().map(|(message, _)| message)
     }
 
     /// True if new keys have to be derived before the next request (RFC 8613, appendix B.2).

@@ -59,8 +59,16 @@ impl FollowedMember {
     }
 
     /// Returns the context of the newest epoch; `None` for a member that was evicted.
-    pub(super) fn current(&self) -> Option<SharedMember> {
+    pub(crate) fn current(&self) -> Option<SharedMember> {
         self.0.epochs.read().unwrap_or_else(PoisonError::into_inner).current.clone()
+    }
+
+    /// True if the context is of the OSCORE group with this name, and is not the context of a monitor.
+    pub(crate) fn is_of(&self, group: &str) -> bool {
+        self.current().is_some_and(|member| {
+            let OpenMember { stored, .. } = &*member.lock();
+            stored.group() == group && !stored.is_monitor()
+        })
     }
 
     /// Returns the context with this Group Identifier, to answer a request.
@@ -141,8 +149,13 @@ impl SharedMember {
         Ok(Self(Arc::new(Shared { open, gid, principals })))
     }
 
+    /// True if another member of the group has this principal.
+    pub(crate) fn has(&self, principal: Principal) -> bool {
+        self.0.principals.values().any(|other| *other == principal)
+    }
+
     /// Returns the Group Identifier.
-    pub(super) fn gid(&self) -> &[u8] {
+    pub(crate) fn gid(&self) -> &[u8] {
         &self.0.gid
     }
 
@@ -202,6 +215,22 @@ impl SharedMember {
             false => Mode::Pairwise(find(recipients, request.client())?),
         };
         context.protect_response(crypto, mode, request, nonce, frame)
+    }
+
+    /// Protects the request in `frame` in the group mode, as the phantom request of a group observation. Returns the
+    /// request, to which [`Self::protect_response`] binds the notifications.
+    ///
+    /// # Errors
+    /// [`ProtectError`]; [`ProtectError::Unsupported`] for a monitor.
+    pub(crate) fn protect_phantom(&self, frame: &mut Frame<'_>) -> Result<GroupRequest, ProtectError> {
+        let OpenMember { stored, crypto } = &mut *self.lock();
+        if stored.is_monitor() {
+            return Err(ProtectError::Unsupported);
+        }
+        stored.lease_one()?;
+        stored.check_expiry().map_err(|_| ProtectError::Exhausted)?;
+        let pending = stored.context.protect_request(crypto, Mode::Group, [], frame)?;
+        Ok(*pending.request())
     }
 
     /// Writes a challenge as the response to a request that may be a replay.

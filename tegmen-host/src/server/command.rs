@@ -1,6 +1,7 @@
 //! Commands to a shard, which do not come from its sockets.
 
 use super::ServerLimits;
+use super::group_observations::GroupRegistration;
 use super::key_operation::Worked;
 use super::reply::Reply;
 use super::session::Session;
@@ -34,6 +35,8 @@ pub(crate) enum Command {
     Changed,
     /// The representation at this path changed for some of its observers. The function selects these observers.
     ChangedFor(Arc<str>, Arc<Whom>),
+    /// A client registers for a group observation.
+    GroupRegistration(GroupRegistration),
     Key(FoundKey),
     /// The answer of the key store about the peer of a stored session.
     StillHas {

@@ -1,6 +1,6 @@
 //! The settings of a server, in groups.
 
-use super::{Exporter, HelloLimits, Listen};
+use super::{Exporter, GroupObservation, HelloLimits, Listen};
 use crate::contexts::Contexts;
 use crate::credentials::KeyStore;
 use crate::delegate::Delegate;
@@ -31,6 +31,8 @@ pub struct ServerConfig {
     /// members. Each response is sent from the address of the membership and from the port of the group. The settings
     /// of the membership contain the rights of the other members.
     pub memberships: Vec<Membership>,
+    /// The resources whose observers get one notification together, at the address of a group.
+    pub group_observations: Vec<GroupObservation>,
     /// The number of shards. Each shard is a thread with its own sockets; 0 selects one shard for each core.
     pub shards: usize,
     /// The settings of requests, responses, transfers and observations.
@@ -84,6 +86,7 @@ impl Default for ServerConfig {
             listen: Vec::new(),
             groups: Vec::new(),
             memberships: Vec::new(),
+            group_observations: Vec::new(),
             shards: 0,
             coap: ServerCoap::default(),
             dtls: Config {

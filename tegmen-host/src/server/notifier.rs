@@ -1,6 +1,7 @@
 //! Notifications of changed representations to the clients that observe them (RFC 7641).
 
 use super::command::{Command, Whom};
+use super::group_observations::GroupRegistration;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use tegmen::identity::Identity;
@@ -13,13 +14,15 @@ pub(crate) struct Changes {
     commands: mpsc::UnboundedSender<Command>,
     /// The paths that peers of the shard observe.
     pub(crate) observed: Arc<ObservedPaths>,
+    /// The paths of the group observations of the shard.
+    group_observed: ObservedPaths,
 }
 
 pub(crate) type ObservedPaths = Mutex<HashSet<Arc<str>>>;
 
 impl Changes {
     pub(super) fn new(commands: mpsc::UnboundedSender<Command>) -> Self {
-        Self { paths: Mutex::default(), commands, observed: Arc::default() }
+        Self { paths: Mutex::default(), commands, observed: Arc::default(), group_observed: ObservedPaths::default() }
     }
 
     fn add(&self, path: &str) {
@@ -78,10 +81,25 @@ impl Notifier {
         }
     }
 
-    /// True if a shard has an observer of `path`. An observer whose peer no longer exists may count until the next
+    /// Passes the registration of a client for a group observation to the first shard.
+    pub(super) fn register(&self, registration: GroupRegistration) {
+        if let Some(shard) = self.shards.first() {
+            shard.send(Command::GroupRegistration(registration));
+        }
+    }
+
+    /// True if a shard has an observer or a group observation of `path`. An observer whose peer no longer exists may count until the next
     /// check, which occurs each second.
     pub fn is_observed(&self, path: &str) -> bool {
-        self.shards.iter().any(|shard| shard.observed.lock().unwrap_or_else(PoisonError::into_inner).contains(path))
+        let has = |paths: &ObservedPaths| paths.lock().unwrap_or_else(PoisonError::into_inner).contains(path);
+        self.shards.iter().any(|shard| has(&shard.observed) || has(&shard.group_observed))
+    }
+
+    /// Replaces the paths of the group observations, which the first shard has.
+    pub(super) fn set_group_observed(&self, paths: HashSet<Arc<str>>) {
+        if let Some(shard) = self.shards.first() {
+            *shard.group_observed.lock().unwrap_or_else(PoisonError::into_inner) = paths;
+        }
     }
 }
 

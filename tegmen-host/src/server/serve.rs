@@ -7,6 +7,7 @@ use super::coap_peer::{CoapPeer, Forgettable, Forgotten};
 use super::command::Command;
 use super::deferred::{Deferrals, DeferredRequest};
 use super::event::EventSink;
+use super::group_observations::{GroupRegistration, Offers};
 use super::leisure::Leisure;
 use super::notifier::Notifier;
 use super::observers::Observers;
@@ -89,6 +90,12 @@ pub(crate) struct Resources<A> {
     pub(super) path: String,
     /// The address of the sender of the current request; `None` for a notification.
     pub(super) remote: Option<Address>,
+    /// The address at which the current request arrived; `None` for a notification and for a request to a group.
+    local: Option<Address>,
+    /// The group observations that the server can start.
+    pub(super) offers: Arc<Offers>,
+    /// True if the deferred response to the current request has to be a separate message.
+    is_separate: bool,
     /// The path of the last request with a deferred response.
     last_deferred: Arc<str>,
     pub(super) cause: Cell<Option<String>>,
@@ -357,6 +364,7 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
         let message = incoming.message;
         let valid = self.resources.begin(message);
         self.resources.remote = Some(incoming.path.remote);
+        self.resources.local = (!incoming.to_group).then_some(incoming.path.local);
         let block = |number| message.block(number).ok().flatten();
         let is_part = block(OptionNumber::BLOCK1).is_some_and(|block| block.more);
         let block = block(OptionNumber::BLOCK2).is_some_and(|block| block.number > 0)
@@ -436,7 +444,6 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
     fn on_notification(&mut self, _: PeerId, registration: &MessageRef<'_>) {
         // The path was valid when the client registered.
         let _ = self.resources.begin(registration);
-        self.resources.remote = None;
     }
 
     fn on_begun(&mut self, peer: PeerId, coap_peer: &mut CoapPeer) {
@@ -448,7 +455,7 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
         let (message, is_undecided) = (request.message, request.is_undecided);
         let number = if is_undecided { self.policy.take_number() } else { self.resources.take_responder() };
         let (method, received) = (message.code(), message.payload().len());
-        request.acknowledges_later = self.deferrals.acknowledges_later;
+        request.acknowledges_later = self.deferrals.acknowledges_later && !self.resources.is_separate;
         let (at, path, deferred) = (clock::now(), self.resources.deferred_path(), request.keep());
         let mut copy = None;
         if is_undecided {
@@ -476,6 +483,9 @@ impl<A: Application> Resources<A> {
             notifier,
             path: String::new(),
             remote: None,
+            local: None,
+            offers: Arc::default(),
+            is_separate: false,
             last_deferred: "".into(),
             cause: Cell::default(),
             responders: Cell::default(),
@@ -495,6 +505,7 @@ impl<A: Application> Resources<A> {
         (self.executed, self.cause, self.deferred) = (None, Cell::default(), Cell::default());
         self.is_cheap.set(false);
         self.prepared.set(None);
+        (self.remote, self.local, self.is_separate) = (None, None, false);
         self.hosts.read_path(message, &mut self.path)
     }
 }
@@ -516,6 +527,14 @@ impl<A> Resources<A> {
         Arc::clone(&self.last_deferred)
     }
 
+    /// Returns the group observation that a request is for, and the address at which the request arrived. Returns `None`
+    /// if the application handles the request.
+    fn offer(&self, request: &Authorized<'_>) -> Option<(usize, Address)> {
+        let local = self.local?;
+        let offer = self.offers.find(&self.path, (request.message(), request.identity()), &local)?;
+        Some((offer, local))
+    }
+
     /// Returns the number of a new responder.
     fn next_responder(&self) -> u64 {
         self.responders.update(|number| number + 1);
@@ -525,6 +544,7 @@ impl<A> Resources<A> {
 
 impl<A: Application> Handler for Resources<A> {
     fn handle(&mut self, request: &Authorized<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        let offer = self.offer(request);
         let Self {
             application,
             edhoc,
@@ -532,6 +552,7 @@ impl<A: Application> Handler for Resources<A> {
             notifier,
             path,
             remote,
+            is_separate,
             cause,
             responders,
             deferred,
@@ -551,6 +572,12 @@ impl<A: Application> Handler for Resources<A> {
                 Ok(())
             }
             Some(_) if path == EDHOC_PATH => Err(Code::METHOD_NOT_ALLOWED),
+            _ if let Some((offer, local)) = offer => {
+                let (identity, responder) = (*request.identity(), request.defer(response));
+                notifier.register(GroupRegistration { offer, local, identity, responder });
+                *is_separate = true;
+                Ok(())
+            }
             _ => application.handle(&request, response),
         };
         if handled.is_err() {

@@ -1,6 +1,7 @@
 //! One shard of a server: its sockets, its endpoint with the peers, and its timers.
 
 mod commands;
+mod group_observations;
 mod persistence;
 mod session;
 
@@ -27,6 +28,7 @@ use crate::resumption::{ResumptionCounters, ServerResumption};
 use crate::slab::Slab;
 use crate::udp::{Inbound, Outbox, Socket};
 use crate::uri::Scheme;
+use group_observations::GroupObservations;
 use persistence::Persistence;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -93,6 +95,8 @@ pub(super) struct Shard<A> {
     persistence: Option<Persistence>,
     exporter: Option<Exporter>,
     answering: Answering,
+    /// The group observations that have started. Only the first shard has any.
+    group_observations: GroupObservations,
 }
 
 /// Maximum number of batches of datagrams that are received from one socket before the next socket is read.
@@ -129,6 +133,7 @@ impl<A: Application> Shard<A> {
         let features = Features::new(shared, number);
         let mut resources = Resources::new(shared.application.clone(), commands.clone(), shared.notifier.clone());
         resources.edhoc = config.edhoc.clone();
+        resources.offers = shared.offers.clone();
         let unauthenticated = Unauthenticated::new(config.coap.max_unauthenticated.div_ceil(shards));
         let limits = (ServerLimits::from(config), unauthenticated);
         let rights = (shared.policy.clone(), Credentials::clone(shared.credentials));
@@ -172,6 +177,7 @@ impl<A: Application> Shard<A> {
             persistence: shared.sessions.clone().map(|sessions| Persistence::new(sessions, give_up)),
             exporter: config.exporter.clone(),
             answering: Answering::new(&shared.answering),
+            group_observations: GroupObservations::new(shared.offers.clone()),
             gate: shared.gate.clone(),
         })
     }
@@ -251,6 +257,7 @@ impl<A: Application> Shard<A> {
             }
         }
         self.park();
+        self.end_group_observations();
         self.say_goodbye();
         self.publish();
         self.outbox.flush(&sockets).await;
@@ -461,6 +468,7 @@ impl<A: Application> Shard<A> {
         self.seconds = self.seconds.wrapping_add(1);
         self.coap_server.give_back(&mut self.node.storage, clock::now());
         self.give_up_deferred(clock::now());
+        self.notify_groups(clock::now());
         self.node.endpoint.roles.keys.forget_devices();
         let Node { endpoint, features, .. } = &mut self.node;
         self.coap_server.deferrals.retain_peers(|peer| endpoint.peers.peer(peer).is_some());

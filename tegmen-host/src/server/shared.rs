@@ -6,7 +6,7 @@ use super::cid_routing::Passed;
 use super::event::EventSink;
 use super::limits::Gate;
 use super::notifier::Notifier;
-use super::{Event, Listen, ServerConfig, StartError};
+use super::{Event, Listen, Offers, ServerConfig, StartError};
 use crate::credentials::Credentials;
 use crate::prefix::Shares;
 use crate::provider::HostCrypto;
@@ -31,6 +31,8 @@ pub(super) struct Shared<'a, A> {
     pub(super) keys: PublicKeys,
     pub(super) resumption: ServerResumption,
     pub(super) gate: Arc<Gate>,
+    /// The group observations that the server can start.
+    pub(super) offers: Arc<Offers>,
     /// The ledger, which counts the bytes that bodies of requests and responses take in memory.
     pub(super) bodies: Arc<Ledger>,
     /// The number of shards that may still have a request to answer: see [`Answering`](super::ending::Answering).
@@ -70,6 +72,7 @@ impl<'a, A> Shared<'a, A> {
             membership.on_event(Arc::new(move |group, news| events(Event::Member { group: group.to_owned(), news })));
         }
         let policy = if config.edhoc.is_some() { policy.with_edhoc() } else { policy };
+        let offers = Arc::new(Offers::new(config, &addresses)?);
         Ok(Self {
             config,
             credentials,
@@ -82,6 +85,7 @@ impl<'a, A> Shared<'a, A> {
             keys,
             resumption: resumption.with_devices(config.delegate.clone(), credentials),
             gate: Arc::new(Gate::new(config.sessions.hellos)),
+            offers,
             bodies: Ledger::new(config.coap.max_bodies),
             answering: watch::Sender::new(0),
             to_shards,

@@ -117,6 +117,14 @@ impl<'a> Sockets<'a> {
             let own = self.inherited.iter_mut().filter_map(Vec::pop);
             own.map(|socket| Socket::inherit(socket, has_groups)).collect::<Result<_, BindError>>()?
         };
+        if number == 0 {
+            for observation in &self.config.group_observations {
+                let same = |socket: &&Socket| {
+                    socket.local().is_ipv4() == observation.group.ip.is_ipv4() || socket.local().ip().is_unspecified()
+                };
+                sockets.iter().filter(same).try_for_each(|socket| socket.send_through(&observation.group))?;
+            }
+        }
         match number {
             // One shard is enough for what every node of a network answers at leisure.
             0 => {

@@ -21,6 +21,7 @@ impl<A: Application> Shard<A> {
                     self.decide(now, request, allows);
                 }
             }
+            Command::GroupRegistration(registration) => self.on_group_registration(now, registration),
             Command::Key(FoundKey { peer, identity, found, asked }) => {
                 let learned = found.map(|found| {
                     let name = found.name.as_deref().unwrap_or(&identity);
@@ -62,12 +63,16 @@ impl<A: Application> Shard<A> {
             Command::ChangedFor(path, whom) => {
                 let (peers, observers) = (&mut self.node.endpoint.peers, &mut self.node.features.observers);
                 observers.mark_for(&path, &*whom, peers);
+                self.group_observations.mark(&path, &*whom);
+                self.notify_groups(now);
             }
             Command::Changed => {
                 let changes = self.coap_server.resources.notifier.shards.get(self.number).map(Changes::take);
                 for path in changes.iter().flatten() {
                     self.node.notify(path);
+                    self.group_observations.mark(path, |_| true);
                 }
+                self.notify_groups(now);
             }
         }
     }
