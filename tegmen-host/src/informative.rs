@@ -21,6 +21,9 @@ use tegmen::coap::{Block, Builder, Code, HEADER_LEN, MAX_TOKEN, MessageRef, Mess
 /// range for experiments (RFC 7252, section 12.3).
 pub(crate) const FORMAT: u16 = 65_064;
 
+/// The Feedback-Divider option (section 7.1). IANA has not assigned a number yet. The draft proposes this number.
+pub(crate) const FEEDBACK_DIVIDER: OptionNumber = OptionNumber(18);
+
 const TP_INFO: i64 = 0;
 const PH_REQ: i64 = 1;
 const LAST_NOTIF: i64 = 2;
@@ -196,10 +199,25 @@ pub(crate) fn is_same(phantom: &MessageRef<'_>, request: &MessageRef<'_>) -> boo
         Treatment::Target => matches!(number, OptionNumber::URI_HOST | OptionNumber::URI_PORT),
         Treatment::Taken if number == OptionNumber::BLOCK2 => is_first(value),
         Treatment::Taken => number != OptionNumber::BLOCK1,
-        Treatment::Refused => false,
+        Treatment::Refused => number == FEEDBACK_DIVIDER,
     };
     let is_plain = |message: &MessageRef<'_>| message.options().all(is_understood);
     [phantom, request].iter().all(|message| registers(message) && is_plain(message)) && key(phantom) == key(request)
+}
+
+/// Returns a copy of a message with the Feedback-Divider option. Returns `None` if the result is not a message.
+pub(crate) fn with_feedback_divider(message: &[u8], divider: u8) -> Option<Vec<u8>> {
+    let original = MessageRef::parse(message).ok()?;
+    let mut bytes = vec![0; message.len() + 8];
+    let mut frame = Frame::new(&mut bytes, 0);
+    let (message_type, id) = (original.message_type(), original.message_id());
+    let mut builder = Builder::new(&mut frame, message_type, original.code(), id, original.token()).ok()?;
+    let (before, behind): (Vec<_>, Vec<_>) = original.options().partition(|(number, _)| *number < FEEDBACK_DIVIDER);
+    before.iter().try_for_each(|(number, value)| builder.option(*number, value)).ok()?;
+    builder.uint(FEEDBACK_DIVIDER, divider.into()).ok()?;
+    behind.iter().try_for_each(|(number, value)| builder.option(*number, value)).ok()?;
+    builder.payload(original.payload()).ok()?;
+    Some(frame.bytes().to_vec())
 }
 
 /// Returns an address in the form in which two addresses can be compared: an IPv4 address in IPv6 is an IPv4 address.

@@ -25,6 +25,7 @@ mod leisure;
 mod limits;
 mod listen;
 mod notifier;
+mod observer_count;
 mod observers;
 mod oscore;
 mod per_peer;

@@ -288,6 +288,67 @@ async fn a_notification_of_another_address_or_that_is_old_is_not_shown() {
     assert!(receive(&server, SHORT).await.is_none(), "the client answers no notification");
 }
 
+/// The Feedback-Divider option, and the No-Response option that suppresses all responses.
+const DIVIDER: OptionNumber = OptionNumber(18);
+const NO_RESPONSE: (OptionNumber, &[u8]) = (OptionNumber::NO_RESPONSE, &[26]);
+
+#[tokio::test]
+async fn a_client_confirms_that_it_takes_part_when_a_notification_asks() {
+    let server = socket("127.0.0.4:0").await;
+    let at = server.local_addr().unwrap();
+    let to = SocketAddr::from((group(10), listener(group(10)).await.1));
+    let session = connect_in_clear(at).await;
+    let asking = |number: u8, divider: &[u8]| {
+        let options = [(OptionNumber::OBSERVE, &[number][..]), (DIVIDER, divider)];
+        message((NON, Code::CONTENT, number.into()), TOKEN, &options, b"value")
+    };
+    // The option has no meaning in the informative response.
+    let payload = informative(at, to, &phantom(&[OBSERVE, PATH]), Some(&independent(&asking(1, b""), TOKEN.len())));
+    let (observation, ()) = tokio::join!(session.observe("/value"), answer(&server, &payload));
+    let mut observation = observation.unwrap();
+    assert_eq!(text(&mut observation).await, "value");
+    tokio::select! {
+        request = receive(&server, Duration::from_secs(6)) => assert!(request.is_none(), "nobody asked"),
+        _ = observation.next() => panic!("there is no notification"),
+    }
+    // Each client confirms with the divider 0, and almost none with the divider 60.
+    server.send_to(&asking(2, &[60]), to).await.unwrap();
+    assert_eq!(text(&mut observation).await, "value");
+    server.send_to(&asking(3, b""), to).await.unwrap();
+    assert_eq!(text(&mut observation).await, "value");
+    tokio::select! {
+        request = receive(&server, LONG) => {
+            let (request, _) = request.unwrap();
+            let request = MessageRef::parse(&request).unwrap();
+            assert_eq!((request.message_type(), request.code()), (NON, Code::GET));
+            let options: Vec<_> = request.options().collect();
+            assert_eq!(options, [OBSERVE, PATH, (DIVIDER, &b""[..]), NO_RESPONSE]);
+        }
+        _ = observation.next() => panic!("there is no notification"),
+    }
+    assert!(receive(&server, SHORT).await.is_none(), "one confirmation for one question");
+}
+
+#[tokio::test]
+async fn a_confirmation_gets_no_response_and_begins_no_observation() {
+    let (_listener, port) = listener(group(11)).await;
+    let server = Server::with(offer(group(11), port, None)).listen("coap://127.0.0.1:0").serve(resources()).unwrap();
+    let address = server.addresses()[0].address;
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let confirmation = message((NON, Code::GET, 1), b"c", &[OBSERVE, PATH, (DIVIDER, b""), NO_RESPONSE], b"");
+    client.send_to(&confirmation, address).await.unwrap();
+    assert!(receive(&client, SHORT).await.is_none());
+    assert!(!server.notifier().is_observed("value"));
+    let session = connect_in_clear(address).await;
+    let observation = session.observe("/value").await.unwrap();
+    assert!(server.notifier().is_observed("value"));
+    let again = message((NON, Code::GET, 2), b"c", &[OBSERVE, PATH, (DIVIDER, b""), NO_RESPONSE], b"");
+    client.send_to(&again, address).await.unwrap();
+    assert!(receive(&client, SHORT).await.is_none());
+    drop(observation);
+    server.stop();
+}
+
 /// A directory with the group `lights`. Its members are `switch`, `hall` and `porch`.
 struct Scene(PathBuf);
 

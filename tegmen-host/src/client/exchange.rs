@@ -91,6 +91,14 @@ impl Session {
         sent.unwrap_or_else(|| Err(ClientError::NotSent { remote: self.remote(), seconds }))
     }
 
+    /// Sends a request to which the server sends no response, because the request has the No-Response option (RFC 7967).
+    /// The request is not confirmable, and may be lost.
+    pub(super) async fn tell(&self, request: &Request<'_>, part: Part<'_>) {
+        let part = Part { wants_nothing: true, ..part };
+        // When the place is given back, the client stops waiting for a response.
+        let _ = self.begin(&self.place(), &Message::Request(request, part)).await;
+    }
+
     /// Sends an empty confirmable message, which the server answers with Reset ("CoAP ping"; RFC 7252, section 4.3).
     /// Returns the round-trip time.
     ///

@@ -7,6 +7,8 @@ use super::transfer::{self, Taken};
 use super::{ClientError, Request, Response, Session, TakenPlace};
 use crate::clock;
 use crate::digest::sha256;
+use crate::informative::FEEDBACK_DIVIDER;
+use crate::server::DEFAULT_LEISURE;
 use std::time::Duration;
 use tegmen::coap::OptionNumber;
 use tegmen::coap::observe::{DEREGISTER, REGISTER};
@@ -30,6 +32,8 @@ pub struct Observation {
     first: Option<Response>,
     /// The reception of notifications that the server sends to a group; `None` if it sends them to this client.
     multicast: Option<Multicast>,
+    /// The time at which the client confirms to the server that it still takes part in the group observation.
+    confirm: Instant,
     /// The digest of the last representation that the server sent.
     last: [u8; 32],
     /// The value of [`Session::reconnects`] when the observation was registered.
@@ -45,8 +49,19 @@ impl Observation {
         session.with(|connection| connection.entry.observations += 1);
         let (session, request) = (session.clone(), OwnedRequest::of(request));
         let (state, alive) = (unregistered(&session), Instant::NEVER);
-        let mut observation =
-            Self { session, request, place, token, state, alive, first: None, multicast: None, last: [0; 32], since };
+        let mut observation = Self {
+            session,
+            request,
+            place,
+            token,
+            state,
+            alive,
+            first: None,
+            multicast: None,
+            confirm: Instant::NEVER,
+            last: [0; 32],
+            since,
+        };
         observation.on_response(&taken.response);
         observation.first = observation.registered(taken).await?;
         observation.last = observation.first.as_ref().map_or([0; 32], digest);
@@ -91,14 +106,20 @@ impl Observation {
             let until = if is_protected { Instant::NEVER } else { self.state.refresh_at().min(self.alive) };
             let received = match &mut self.multicast {
                 None => self.session.response_until(&self.place, until).await,
-                Some(multicast) => Ok(multicast.next(&self.session, until).await),
+                Some(multicast) => Ok(multicast.next(&self.session, until.min(self.confirm)).await),
             };
+            if matches!(received, Ok(None)) && self.confirm <= clock::now() {
+                self.confirm = Instant::NEVER;
+                let part = Part { observe: Some(REGISTER), confirms: true, ..Part::default() };
+                self.session.tell(&self.request.request(), part).await;
+                continue;
+            }
             let (reply, is_refreshed) = match received {
                 Ok(Some(reply)) => {
                     match self.on_response(&reply) {
                         Notification::Late => continue,
-                        Notification::Last => self.multicast = None,
-                        _ => {}
+                        Notification::Last => (self.multicast, self.confirm) = (None, Instant::NEVER),
+                        _ => self.confirm_by_chance(&reply),
                     }
                     let taken = Taken::notified(&self.session, &self.request.request(), reply)?;
                     (Some(self.whole(taken).await?), false)
@@ -186,11 +207,25 @@ impl Observation {
         notification
     }
 
+    /// If a notification to the group has the Feedback-Divider option Q, plans a confirmation with the probability 2^-Q,
+    /// after a random part of the leisure (draft-ietf-core-observe-multicast-notifications-14, section 7.2).
+    fn confirm_by_chance(&mut self, reply: &Response) {
+        let Some(divider) = reply.uint(FEEDBACK_DIVIDER).filter(|_| self.multicast.is_some()) else { return };
+        let mut random = [0; 12];
+        self.session.with(|connection| connection.io.environment.crypto.random(&mut random));
+        let [drawn @ .., wait0, wait1, wait2, wait3] = random;
+        let drawn = u64::from_be_bytes(drawn);
+        if divider < 64 && drawn & ((1 << divider) - 1) == 0 {
+            let part = f64::from(u32::from_be_bytes([wait0, wait1, wait2, wait3])) / f64::from(u32::MAX);
+            self.confirm = clock::now().after(DEFAULT_LEISURE.mul_f64(part));
+        }
+    }
+
     /// Handles the response to a registration. Returns the representation. If the server sends the notifications to a
     /// group, joins the group, and returns the newest notification; `None` if the server did not send it.
     async fn registered(&mut self, taken: Taken) -> Result<Option<Response>, ClientError> {
         let reply = self.whole(taken).await?;
-        self.multicast = None;
+        (self.multicast, self.confirm) = (None, Instant::NEVER);
         if !is_informative(&reply) {
             return Ok(Some(reply));
         }

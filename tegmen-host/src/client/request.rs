@@ -1,6 +1,7 @@
 //! Requests of a client, and their encoding in messages.
 
 use super::{ClientError, Progress, Response, Session};
+use crate::informative::FEEDBACK_DIVIDER;
 use crate::uri::{Uri, percent_decode};
 use std::borrow::Cow;
 use std::future::{Future, IntoFuture};
@@ -193,6 +194,9 @@ impl<'a, S> Request<'a, S> {
         if let Some(echo) = part.echo {
             builder.insert(OptionNumber::ECHO, echo)?;
         }
+        if part.confirms {
+            builder.insert(FEEDBACK_DIVIDER, &[])?;
+        }
         if part.wants_nothing {
             builder.insert(OptionNumber::NO_RESPONSE, uint_bytes(NoResponse::ALL.value(), &mut [0; 4]))?;
         }
@@ -235,6 +239,9 @@ pub(super) struct Part<'a> {
     pub(super) echo: Option<&'a [u8]>,
     /// True if the request asks all servers to send no response (the No-Response option; RFC 7967).
     pub(super) wants_nothing: bool,
+    /// True if the request confirms that the client takes part in a group observation
+    /// (draft-ietf-core-observe-multicast-notifications-14, section 7.2).
+    pub(super) confirms: bool,
 }
 
 /// A copy of a request, which an observation owns and can send again.

@@ -106,8 +106,21 @@ fn a_phantom_request_is_compared_by_its_cache_key() {
     assert!(is_same_as(Code::GET, &[observe, path, (OptionNumber::BLOCK2, &[2])]));
     assert!(!is_same_as(Code::GET, &[observe, path, (OptionNumber::BLOCK2, &[0x12])]));
     assert!(!is_same_as(Code::GET, &[observe, path, (OptionNumber::PROXY_SCHEME, b"coap")]));
+    assert!(is_same_as(Code::GET, &[observe, path, (FEEDBACK_DIVIDER, b"")]));
     // An option that is not known, and unsafe to forward.
     assert!(!is_same_as(Code::GET, &[observe, path, (OptionNumber(4098), b"")]));
+}
+
+#[test]
+fn the_feedback_divider_is_added_between_the_other_options() {
+    let (observe, block) = ((OptionNumber::OBSERVE, &[5][..]), (OptionNumber::BLOCK2, &[8][..]));
+    let original = message(Code::CONTENT, &[observe, block], b"21.5");
+    for (divider, value) in [(0, &b""[..]), (7, &[7])] {
+        let with = with_feedback_divider(&original, divider).unwrap();
+        let expected = message(Code::CONTENT, &[observe, (FEEDBACK_DIVIDER, value), block], b"21.5");
+        assert_eq!(with, expected);
+    }
+    assert_eq!(with_feedback_divider(b"nothing", 1), None);
 }
 
 fn address(ip: impl Strategy<Value = IpAddr>) -> impl Strategy<Value = SocketAddr> {

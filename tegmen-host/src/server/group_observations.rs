@@ -66,6 +66,8 @@ pub(crate) struct GroupRegistration {
     /// The address at which the request of the client arrived.
     pub(super) local: Address,
     pub(super) identity: Identity,
+    /// True if the client takes part already, and confirms that it still does.
+    pub(super) confirms: bool,
     /// The right to send the informative response.
     pub(super) responder: Responder,
 }

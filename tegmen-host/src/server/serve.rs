@@ -23,6 +23,7 @@ use crate::credentials::Credentials;
 use crate::edhoc::EdhocServer;
 use crate::exchange_pool::ExchangePool;
 use crate::group::{MembershipEvent, Memberships};
+use crate::informative::FEEDBACK_DIVIDER;
 use crate::request_uri;
 use crate::target::VirtualHosts;
 use std::cell::Cell;
@@ -574,7 +575,8 @@ impl<A: Application> Handler for Resources<A> {
             Some(_) if path == EDHOC_PATH => Err(Code::METHOD_NOT_ALLOWED),
             _ if let Some((offer, local)) = offer => {
                 let (identity, responder) = (*request.identity(), request.defer(response));
-                notifier.register(GroupRegistration { offer, local, identity, responder });
+                let confirms = request.message().uint(FEEDBACK_DIVIDER) == Some(0);
+                notifier.register(GroupRegistration { offer, local, identity, confirms, responder });
                 *is_separate = true;
                 Ok(())
             }

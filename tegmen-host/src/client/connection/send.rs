@@ -57,8 +57,11 @@ impl Connection<'_> {
             self.entry.places.leave_queue(at);
             return Ok(Some(Turn::KeysLost));
         }
-        let confirmable =
-            self.entry.config.coap.confirmable || !matches!(message, Message::Request(..) | Message::Rederivation(_));
+        let confirmable = match message {
+            Message::Request(_, part) => self.entry.config.coap.confirmable && !part.wants_nothing,
+            Message::Rederivation(_) => self.entry.config.coap.confirmable,
+            _ => true,
+        };
         let now = clock::now();
         if self.entry.established
             && self.entry.places.is_turn(at)

@@ -3,9 +3,10 @@
 
 use super::Shard;
 use crate::contexts::{MEMBER_OVERHEAD, SharedMember};
-use crate::informative::{FORMAT, Informative, canonical, independent};
+use crate::informative::{FORMAT, Informative, canonical, independent, with_feedback_divider};
 use crate::server::Application;
 use crate::server::group_observations::{GroupRegistration, Offer, Offers};
+use crate::server::observer_count::ObserverCount;
 use crate::server::reply::Reply;
 use crate::udp::MAX_DATAGRAM;
 use std::sync::Arc;
@@ -58,6 +59,7 @@ struct Started {
     is_changed: bool,
     /// The earliest time of the next notification.
     next: Instant,
+    count: ObserverCount,
 }
 
 impl GroupObservations {
@@ -139,11 +141,18 @@ impl<A: Application> Shard<A> {
         started.retain(|started| offers.all.get(started.offer).is_some_and(|offer| started.has_current_keys(offer)));
         let begun = match self.group_observations.of(&registration) {
             Some(at) => Ok(at),
+            None if registration.confirms => Err(Reply::new(Code::SERVICE_UNAVAILABLE)),
             None => self.begin_group_observation(now, offer, &registration),
         };
-        let started = |at| self.group_observations.started.get(at);
-        registration.responder.send(match begun.map(started) {
-            Ok(Some(started)) => started.informative(offer),
+        let started = begun.map(|at| self.group_observations.started.get_mut(at));
+        registration.responder.send(match started {
+            Ok(Some(started)) => {
+                match registration.confirms {
+                    true => started.count.on_confirmation(),
+                    false => started.count.on_registration(),
+                }
+                started.informative(offer)
+            }
             Ok(None) => Reply::new(Code::INTERNAL_SERVER_ERROR),
             Err(reply) => reply,
         });
@@ -201,8 +210,9 @@ impl<A: Application> Shard<A> {
             message_id: u16::from_be_bytes(id),
             is_changed: false,
             next: now,
+            count: ObserverCount::new(now),
         };
-        let notification = self.group_notification(&mut started).map_err(|code| {
+        let notification = self.group_notification(&mut started, None).map_err(|code| {
             Reply::new(code).because("the resource gives no first notification for its group observation at once")
         })?;
         started.latest = independent(&notification).unwrap_or_default();
@@ -224,8 +234,8 @@ impl<A: Application> Shard<A> {
 
     /// Asks the policy and the application for the next notification. Returns the notification with its protection, or
     /// the code of an error response. If the application allows no observation, or does not respond at once, returns
-    /// the code 5.00.
-    fn group_notification(&mut self, started: &mut Started) -> Result<Vec<u8>, Code> {
+    /// the code 5.00. `divider` is the value of the Feedback-Divider option; `None` for a notification without it.
+    fn group_notification(&mut self, started: &mut Started, divider: Option<u8>) -> Result<Vec<u8>, Code> {
         let failed = Code::INTERNAL_SERVER_ERROR;
         let Self { coap_server, .. } = self;
         let (number, id) = (started.observation.next(), started.next_id());
@@ -240,15 +250,28 @@ impl<A: Application> Shard<A> {
         let (_, end) = limited.place();
         frame.end_at(end);
         match served {
-            Served::Responded { observed: true, .. } => started.protected(frame).ok_or(failed),
+            Served::Responded { observed: true, .. } => {
+                if let Some(divider) = divider {
+                    let with = with_feedback_divider(frame.bytes(), divider).ok_or(failed)?;
+                    frame.truncate(0);
+                    frame.append(&with).map_err(|_| failed)?;
+                }
+                started.protected(frame).ok_or(failed)
+            }
             Served::Responded { code, .. } if !code.is_success() => Err(code),
             _ => Err(failed),
         }
     }
 
-    /// Sends the notifications that are due. If the application or the policy gives an error, ends the group
-    /// observation.
+    /// Sends the notifications that are due. Ends a group observation if the application or the policy gives an error,
+    /// or if no client takes part any more.
     pub(super) fn notify_groups(&mut self, now: Instant) {
+        let unwatched = |observation: &mut Started| observation.count.conclude(now);
+        for started in self.group_observations.started.extract_if(.., unwatched).collect::<Vec<_>>() {
+            if let Some(offer) = self.group_observations.offers.clone().all.get(started.offer) {
+                self.end_group_observation(offer, started);
+            }
+        }
         while let Some(at) = self.group_observations.due(now) {
             let offers = self.group_observations.offers.clone();
             let mut started = self.group_observations.started.swap_remove(at);
@@ -257,7 +280,8 @@ impl<A: Application> Shard<A> {
             if !started.has_current_keys(offer) {
                 continue;
             }
-            let Ok(notification) = self.group_notification(&mut started) else {
+            let divider = started.count.ask(now);
+            let Ok(notification) = self.group_notification(&mut started, divider) else {
                 self.end_group_observation(offer, started);
                 continue;
             };
