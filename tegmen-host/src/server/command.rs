@@ -1,7 +1,6 @@
 //! Commands to a shard, which do not come from its sockets.
 
 use super::ServerLimits;
-use super::group_observations::GroupRegistration;
 use super::key_operation::Worked;
 use super::reply::Reply;
 use super::session::Session;
@@ -12,6 +11,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use tegmen::address::Address;
 use tegmen::identity::{Identity, PeerId};
 use tegmen::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
@@ -61,6 +61,28 @@ pub(crate) enum Command {
         /// An error if the database could not reserve the record numbers below `end`.
         result: Result<(), String>,
     },
+}
+
+/// The registration of a client for a group observation.
+pub(crate) struct GroupRegistration {
+    /// The index of the group observation in [`Offers::all`](super::group_observations::Offers::all).
+    pub(super) offer: usize,
+    /// The address at which the request of the client arrived.
+    pub(super) local: Address,
+    pub(super) identity: Identity,
+    /// True if the client takes part already, and confirms that it still does.
+    pub(super) confirms: bool,
+    /// The number of the responder of the request, and the commands to the shard that received the request.
+    pub(super) responder: (u64, UnboundedSender<Command>),
+}
+
+impl GroupRegistration {
+    /// Sends the response to the client.
+    pub(super) fn respond(self, reply: Reply) {
+        let (number, commands) = self.responder;
+        // If the server has ended there is nobody to respond to.
+        let _ = commands.send(Command::Respond(number, reply));
+    }
 }
 
 /// The answer of the key store to a handshake that needs the key of an identity.

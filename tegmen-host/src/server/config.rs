@@ -1,6 +1,7 @@
 //! The settings of a server, in groups.
 
-use super::{Exporter, GroupObservation, HelloLimits, Listen};
+use super::group_observation::GroupObservation;
+use super::{Exporter, HelloLimits, Listen};
 use crate::contexts::Contexts;
 use crate::credentials::KeyStore;
 use crate::delegate::Delegate;

@@ -5,6 +5,7 @@
 //! notifications ([`crate::informative`]). The first shard starts the group observations and sends the notifications:
 //! see [`super::shard`].
 
+use super::group_observation::GroupObservation;
 use super::{Listen, ServerConfig};
 use crate::contexts::FollowedMember;
 use crate::group::Group;
@@ -17,29 +18,6 @@ use tegmen::buf::Frame;
 use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
 use tegmen::identity::{Identity, Protection};
-
-use super::responder::Responder;
-
-/// A resource for which the server sends one notification to the address of a group, in place of one notification to
-/// each observer (draft-ietf-core-observe-multicast-notifications-14).
-///
-/// The clients have to support this draft: other clients get a 5.03 response when they register. Every client with the
-/// protection of [`Self::oscore`] takes part. A client with another protection, or whose registration has a query or an
-/// option that selects another representation, observes the resource alone.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct GroupObservation {
-    /// The path of the resource, without a leading slash.
-    pub path: String,
-    /// The address of the group. The tokens of the messages to this address belong to this server alone. All groups of
-    /// one address family use the same network interface.
-    pub group: Group,
-    /// The port of the group.
-    pub port: u16,
-    /// The name of the OSCORE group that protects the notifications. The server needs the context of a member of this
-    /// group, and the other members take part. Each of them can read the notifications, also a member without the right
-    /// to the resource. With `None` the notifications have no protection, and anyone can forge them.
-    pub oscore: Option<String>,
-}
 
 /// The reason why a server cannot offer a group observation.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -57,19 +35,6 @@ pub(super) struct Offer {
     pub(super) member: Option<FollowedMember>,
     /// The phantom request without protection, in the form of [`crate::informative::independent`].
     pub(super) phantom: Vec<u8>,
-}
-
-/// The registration of a client for a group observation.
-pub(crate) struct GroupRegistration {
-    /// The index of the group observation in [`Offers::all`].
-    pub(super) offer: usize,
-    /// The address at which the request of the client arrived.
-    pub(super) local: Address,
-    pub(super) identity: Identity,
-    /// True if the client takes part already, and confirms that it still does.
-    pub(super) confirms: bool,
-    /// The right to send the informative response.
-    pub(super) responder: Responder,
 }
 
 /// The group observations that a server can start, and the ports for messages without DTLS.

@@ -1,7 +1,6 @@
 //! Notifications of changed representations to the clients that observe them (RFC 7641).
 
-use super::command::{Command, Whom};
-use super::group_observations::GroupRegistration;
+use super::command::{Command, GroupRegistration, Whom};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use tegmen::identity::Identity;

@@ -26,6 +26,11 @@ impl Responder {
         self.respond(reply);
     }
 
+    /// Returns the number of this responder, and the commands to its shard, for another thread that sends the response.
+    pub(super) fn into_parts(mut self) -> Option<(u64, mpsc::UnboundedSender<Command>)> {
+        self.commands.take().map(|commands| (self.number, commands))
+    }
+
     fn respond(&mut self, reply: Reply) {
         if let Some(commands) = self.commands.take() {
             // If the server has ended there is nobody to respond to.

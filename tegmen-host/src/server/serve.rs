@@ -4,10 +4,10 @@
 use super::authorization::{AnyPolicy, Deciding, copy_of};
 use super::bodies::{Ledger, ServerBodies, Share};
 use super::coap_peer::{CoapPeer, Forgettable, Forgotten};
-use super::command::Command;
+use super::command::{Command, GroupRegistration};
 use super::deferred::{Deferrals, DeferredRequest};
 use super::event::EventSink;
-use super::group_observations::{GroupRegistration, Offers};
+use super::group_observations::Offers;
 use super::leisure::Leisure;
 use super::notifier::Notifier;
 use super::observers::Observers;
@@ -574,9 +574,11 @@ impl<A: Application> Handler for Resources<A> {
             }
             Some(_) if path == EDHOC_PATH => Err(Code::METHOD_NOT_ALLOWED),
             _ if let Some((offer, local)) = offer => {
-                let (identity, responder) = (*request.identity(), request.defer(response));
+                let (identity, responder) = (*request.identity(), request.defer(response).into_parts());
                 let confirms = request.message().uint(FEEDBACK_DIVIDER) == Some(0);
-                notifier.register(GroupRegistration { offer, local, identity, confirms, responder });
+                if let Some(responder) = responder {
+                    notifier.register(GroupRegistration { offer, local, identity, confirms, responder });
+                }
                 *is_separate = true;
                 Ok(())
             }

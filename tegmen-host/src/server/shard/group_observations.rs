@@ -5,7 +5,8 @@ use super::Shard;
 use crate::contexts::{MEMBER_OVERHEAD, SharedMember};
 use crate::informative::{FORMAT, Informative, canonical, independent, with_feedback_divider};
 use crate::server::Application;
-use crate::server::group_observations::{GroupRegistration, Offer, Offers};
+use crate::server::command::GroupRegistration;
+use crate::server::group_observations::{Offer, Offers};
 use crate::server::observer_count::ObserverCount;
 use crate::server::reply::Reply;
 use crate::udp::MAX_DATAGRAM;
@@ -145,7 +146,7 @@ impl<A: Application> Shard<A> {
             None => self.begin_group_observation(now, offer, &registration),
         };
         let started = begun.map(|at| self.group_observations.started.get_mut(at));
-        registration.responder.send(match started {
+        let reply = match started {
             Ok(Some(started)) => {
                 match registration.confirms {
                     true => started.count.on_confirmation(),
@@ -155,7 +156,8 @@ impl<A: Application> Shard<A> {
             }
             Ok(None) => Reply::new(Code::INTERNAL_SERVER_ERROR),
             Err(reply) => reply,
-        });
+        };
+        registration.respond(reply);
         self.publish_group_observed();
     }
 
