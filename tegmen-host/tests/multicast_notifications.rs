@@ -288,6 +288,24 @@ async fn a_notification_of_another_address_or_that_is_old_is_not_shown() {
     assert!(receive(&server, SHORT).await.is_none(), "the client answers no notification");
 }
 
+#[tokio::test]
+async fn a_client_waits_for_the_first_notification_if_the_server_has_sent_none() {
+    let server = socket("127.0.0.4:0").await;
+    let at = server.local_addr().unwrap();
+    let to = SocketAddr::from((group(12), listener(group(12)).await.1));
+    let session = connect_in_clear(at).await;
+    let payload = informative(at, to, &phantom(&[OBSERVE, PATH]), None);
+    let (observation, ()) = tokio::join!(session.observe("/value"), answer(&server, &payload));
+    let mut observation = observation.unwrap();
+    assert!(observation.is_in_group() && observation.is_registered());
+    tokio::select! {
+        request = receive(&server, Duration::from_secs(2)) => assert!(request.is_none(), "it registers again at once"),
+        _ = observation.next() => panic!("there is no notification"),
+    }
+    server.send_to(&notification(1, b"one"), to).await.unwrap();
+    assert_eq!(text(&mut observation).await, "one");
+}
+
 /// The Feedback-Divider option, and the No-Response option that suppresses all responses.
 const DIVIDER: OptionNumber = OptionNumber(18);
 const NO_RESPONSE: (OptionNumber, &[u8]) = (OptionNumber::NO_RESPONSE, &[26]);
@@ -415,7 +433,7 @@ async fn members_of_the_oscore_group_get_one_signed_notification() {
         let mut alone = other.observe("/value").await.unwrap();
         assert!(!alone.is_in_group());
         assert_eq!(text(&mut alone).await, "third");
-        // A stranger learns nothing.
+        // A client without keys gets no notification.
         let stranger = connect_in_clear(address).await;
         let refused = stranger.observe("/value").await.unwrap();
         assert!(!refused.is_registered());
@@ -526,6 +544,37 @@ async fn a_member_that_forges_a_notification_and_a_repeated_notification_are_ref
     assert_eq!(text(&mut observation).await, "three");
     assert!(tokio::time::timeout(SHORT, observation.next()).await.is_err());
     while receive(&listener, SHORT).await.is_some() {}
+}
+
+#[tokio::test]
+async fn a_notification_from_before_a_second_registration_is_refused() {
+    let scene = Scene::new("again", Curve::Ed25519);
+    let to = SocketAddr::from((group(13), listener(group(13)).await.1));
+    let mut hall = Hall::new(&scene).await;
+    let at = hall.socket.local_addr().unwrap();
+    let (request, phantom) = hall.phantom();
+    let session = connect(at, |config| {
+        config.oscore = Some(scene.at("lights/switch"));
+        config.oscore_member = Some("hall".to_owned());
+        config.recovery.alive = Some(Duration::from_secs(1));
+    });
+    let session = session.await;
+    let payload = informative(at, to, &phantom, None);
+    let (observation, ()) = tokio::join!(session.observe("/value"), hall.answer(&payload));
+    let mut observation = observation.unwrap();
+    let [one, two] = [(1, b"one"), (2, b"two")].map(|(number, text)| hall.notification(&request, number, text));
+    hall.socket.send_to(&one, to).await.unwrap();
+    assert_eq!(text(&mut observation).await, "one");
+    // The server sends nothing for a second, so the client registers again. The response contains no notification.
+    let again = async {
+        hall.answer(&payload).await;
+        tokio::time::sleep(SHORT).await;
+        for datagram in [&one, &two] {
+            hall.socket.send_to(datagram, to).await.unwrap();
+        }
+    };
+    let (shown, ()) = tokio::join!(text(&mut observation), again);
+    assert_eq!(shown, "two");
 }
 
 #[tokio::test]

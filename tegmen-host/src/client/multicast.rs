@@ -8,13 +8,20 @@ use crate::group::Group;
 use crate::informative::{FORMAT, Informative, canonical, is_same, rebuilt};
 use crate::udp::MAX_DATAGRAM;
 use std::net::SocketAddr;
+use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::observe::REGISTER;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Token};
+use tegmen::crypto::Crypto as _;
 use tegmen::identity::Protection;
 use tegmen::oscore::group::{GroupPending, Replies};
 use tegmen::time::Instant;
 use tokio::net::UdpSocket;
+
+/// The time from a registration to the next one, if the informative response contains no new notification: the default
+/// Max-Age (RFC 7252, section 5.10.5), and a random part of the second time.
+const REFRESH: Duration = Duration::from_secs(65);
+const SPREAD: Duration = Duration::from_secs(10);
 
 /// The reception of the notifications of a group observation.
 pub(super) struct Multicast {
@@ -24,6 +31,8 @@ pub(super) struct Multicast {
     token: Token,
     /// The phantom request, whose responses are the notifications; `None` for notifications in clear.
     pending: Option<PhantomPending>,
+    /// The time of the next registration, if the client has no notification whose Max-Age names this time.
+    refresh: Instant,
     buffer: Vec<u8>,
 }
 
@@ -37,7 +46,8 @@ pub(super) fn is_informative(response: &Response) -> bool {
 
 impl Multicast {
     /// Checks an informative response to `request`, and joins its group. Returns also the newest notification, if the
-    /// response contains it.
+    /// response contains it. `before` is the reception before this registration. If the phantom request is still the
+    /// same, the client accepts no notification again that it accepted before.
     ///
     /// # Errors
     /// [`ClientError::Informative`]; [`ClientError::Unreachable`] if the group cannot be joined.
@@ -45,6 +55,7 @@ impl Multicast {
         session: &Session,
         request: &Request<'_>,
         response: &Response,
+        before: Option<Self>,
     ) -> Result<(Self, Option<Response>), ClientError> {
         let remote = session.remote();
         let wrong = |problem: &'static str| ClientError::Informative { remote, problem };
@@ -76,7 +87,9 @@ impl Multicast {
             let (message, of) = opened.ok_or_else(|| {
                 wrong("its phantom request does not come from the server as a member of the OSCORE group")
             })?;
-            (phantom, pending) = (Some(message), Some(of));
+            let is_same = |before: &PhantomPending| before.request() == of.request();
+            let kept = before.and_then(|before| before.pending).filter(is_same);
+            (phantom, pending) = (Some(message), kept.or(Some(of)));
         }
         if let Some(phantom) = phantom {
             let phantom = MessageRef::parse(&phantom).map_err(|_| malformed())?;
@@ -88,9 +101,18 @@ impl Multicast {
         let address = group.at(informative.group.port());
         let socket = group.receiver(address).and_then(|socket| UdpSocket::from_std(socket.into()));
         let socket = socket.map_err(|source| ClientError::Unreachable { remote: address, source })?;
-        let mut multicast = Self { socket, server, token, pending, buffer: vec![0; MAX_DATAGRAM + 1] };
+        let mut random = [0; 1];
+        session.with(|connection| connection.io.environment.crypto.random(&mut random));
+        let refresh = clock::now().after(REFRESH).after(SPREAD.mul_f64(f64::from(random[0]) / 256.0));
+        let buffer = vec![0; MAX_DATAGRAM + 1];
+        let mut multicast = Self { socket, server, token, pending, refresh, buffer };
         let latest = informative.latest.and_then(|latest| multicast.take(session, &mut rebuilt(&latest, &token).ok()?));
         Ok((multicast, latest))
+    }
+
+    /// Returns the time of the next registration, if the client has no notification whose Max-Age names this time.
+    pub(super) const fn refresh_at(&self) -> Instant {
+        self.refresh
     }
 
     /// Returns the next notification; `None` if none arrives until this time.

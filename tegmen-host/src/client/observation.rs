@@ -80,6 +80,14 @@ impl Observation {
         self.multicast.is_some()
     }
 
+    /// Returns the time of the next registration.
+    fn refresh_at(&self) -> Instant {
+        match (&self.multicast, self.state.refresh_at()) {
+            (Some(multicast), Instant::AT_ONCE) => multicast.refresh_at(),
+            (_, refresh) => refresh,
+        }
+    }
+
     /// Returns the number of times that the client replaced an ended session: see [`Session::reconnects`].
     pub fn reconnects(&self) -> u32 {
         self.session.reconnects()
@@ -103,7 +111,7 @@ impl Observation {
                 return Ok(None);
             }
             let is_protected = self.request.request().is_protected();
-            let until = if is_protected { Instant::NEVER } else { self.state.refresh_at().min(self.alive) };
+            let until = if is_protected { Instant::NEVER } else { self.refresh_at().min(self.alive) };
             let received = match &mut self.multicast {
                 None => self.session.response_until(&self.place, until).await,
                 Some(multicast) => Ok(multicast.next(&self.session, until.min(self.confirm)).await),
@@ -130,7 +138,7 @@ impl Observation {
                 }
                 Err(error) if is_protected || !self.session.may_try_again(&error, self.since) => return Err(error),
                 Ok(None) | Err(_) => {
-                    let was_fresh = clock::now() < self.state.refresh_at();
+                    let was_fresh = clock::now() < self.refresh_at();
                     let (taken, is_new) = self.register_again().await?;
                     (self.registered(taken).await?, was_fresh && !is_new)
                 }
@@ -225,11 +233,12 @@ impl Observation {
     /// group, joins the group, and returns the newest notification; `None` if the server did not send it.
     async fn registered(&mut self, taken: Taken) -> Result<Option<Response>, ClientError> {
         let reply = self.whole(taken).await?;
-        (self.multicast, self.confirm) = (None, Instant::NEVER);
+        let before = self.multicast.take();
+        self.confirm = Instant::NEVER;
         if !is_informative(&reply) {
             return Ok(Some(reply));
         }
-        let (multicast, latest) = Multicast::join(&self.session, &self.request.request(), &reply)?;
+        let (multicast, latest) = Multicast::join(&self.session, &self.request.request(), &reply, before)?;
         self.state = unregistered(&self.session);
         self.multicast = Some(multicast);
         match latest {
