@@ -28,6 +28,11 @@ pub(crate) struct Observe {
     /// forgotten the observation.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     alive: Option<u64>,
+    /// Accept notifications that the server sends to a multicast group without protection
+    /// (draft-ietf-core-observe-multicast-notifications). Anyone can forge them. Without this option, only
+    /// notifications that Group OSCORE protects are accepted from a group.
+    #[arg(long)]
+    multicast_in_clear: bool,
     /// Stop after N representations, including the first.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
@@ -45,6 +50,7 @@ impl Observe {
         let alive = self.alive.map(Duration::from_secs);
         let mut config = self.request.connect.config(&uri)?;
         config.recovery.alive = alive;
+        config.coap.multicast_in_clear = self.multicast_in_clear;
         let (server, options) = (self.request.server()?, self.request.options(&uri));
         let request = self.request.ask((&uri, &options), Code::GET, &[], None);
         runtime()?.block_on(async {

@@ -10,6 +10,7 @@ mod delegated;
 pub(crate) mod delegation;
 pub(crate) mod device_keys;
 mod directory;
+mod group_observation;
 pub(crate) mod groups;
 mod interface;
 mod members;
@@ -44,7 +45,7 @@ use tegmen::dtls::{CipherSuite, ConnectionIdConfig, Suites};
 use tegmen_host::metrics::Operation;
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::resumption::ResumptionConfig;
-use tegmen_host::server::{Event, Listen, Server, ServerConfig, Totals};
+use tegmen_host::server::{Event, GroupObservation, Listen, Server, ServerConfig, Totals};
 use tegmen_host::slab::Capacity;
 use tegmen_host::state::Database;
 use tegmen_host::uri::Scheme;
@@ -100,6 +101,7 @@ impl Sections {
         let mut config = ServerConfig::default();
         config.listen = self.listens();
         config.groups = self.groups.group.clone();
+        config.group_observations = self.groups.group_observation.clone();
         config.coap.leisure = Duration::from_secs_f64(self.groups.leisure);
         config.shards = limits.shards;
         config.trust.plain_allowed = self.addresses.plain;
@@ -188,6 +190,12 @@ impl Sections {
             log.always(
                 || format!("joined the group {group}"),
                 || json!({ "event": "joined", "group": group.to_string() }),
+            );
+        }
+        for GroupObservation { path, group, port, oscore } in &self.groups.group_observation {
+            log.always(
+                || format!("the notifications of /{path} are sent to {group}, port {port}"),
+                || json!({ "event": "group_observation", "path": path, "group": group.to_string(), "port": port, "oscore": oscore }),
             );
         }
     }

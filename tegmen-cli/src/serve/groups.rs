@@ -2,6 +2,7 @@
 
 use super::access;
 use super::config_file::Mistake;
+use super::group_observation;
 use super::interface::GroupInterface;
 use super::options::Groups;
 use super::store::Rows;
@@ -40,6 +41,7 @@ impl Groups {
             let why = "requests to a group are in clear, or protected with OSCORE: it needs --plain, or --oscore with the context of a member";
             mistakes.push(Mistake::new("group", why));
         }
+        mistakes.extend(group_observation::mistakes(&self.group_observation, plain, oscore));
         match &self.group_controller {
             Some(_) if !has_store => mistakes.push(Mistake::new("group-controller", "it needs --store")),
             Some(name) => mistakes.extend(party(name).err().map(|why| Mistake::new("group-controller", why))),

@@ -1,6 +1,7 @@
 //! The options of `tegmen serve`: one struct for each section of the configuration file. A key of the file has the
 //! name of an option. A section of the file has the name of a heading under which the help lists options.
 
+use super::group_observation::group_observation;
 use super::interface::{GroupInterface, group_interface};
 use super::roles::{Certified, Role, certified, role};
 use super::store::Place;
@@ -15,6 +16,7 @@ use tegmen::dtls::Suites;
 use tegmen_control::group::server::JOIN_INTERVAL;
 use tegmen_host::group::Group;
 use tegmen_host::proxy::{Pattern, ProxyConfig, Reverse, VirtualHost};
+use tegmen_host::server::GroupObservation;
 use tegmen_host::server::{HelloLimits, ServerConfig};
 use tegmen_host::slab::Capacity;
 
@@ -253,6 +255,12 @@ pub(super) struct Groups {
     /// members answer at once.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(super) leisure: f64,
+    /// Send one notification of a resource to a multicast group, in place of one to each observer
+    /// (draft-ietf-core-observe-multicast-notifications); may be repeated. With coap://239.255.79.2%eth0:61616/temp the
+    /// notifications of /temp are sent to this group and port on eth0. They are in clear, which needs --plain, and anyone
+    /// can forge them. With lights= in front of the URI, the OSCORE group lights protects them, which needs --oscore.
+    #[arg(long, value_name = "[GROUP=]URI", value_parser = group_observation)]
+    pub(super) group_observation: Vec<GroupObservation>,
     /// Control Axiom groups: admit devices over coaps (RFC 9594), evict them, and rekey the groups. The rules of the
     /// policy decide which devices may join; in these rules this server is the publisher NAME. The option needs
     /// --store, which keeps the groups.
