@@ -9,7 +9,7 @@ use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
 use tegmen::crypto::Curve;
 use tegmen::oscore::Unprotected;
-use tegmen::oscore::group::{GroupRequest, Mode, Replies};
+use tegmen::oscore::group::{GroupRequest, Mode};
 use tegmen_host::client::{ClientConfig, ClientError, Observation, Response, Session};
 use tegmen_host::contexts::{Contexts, MemberContext, StoredMember, create_group};
 use tegmen_host::credentials::Credentials;
@@ -479,9 +479,8 @@ impl Hall {
     fn phantom(&mut self) -> (GroupRequest, Vec<u8>) {
         let plain = message((NON, Code::GET, 0), TOKEN, &[OBSERVE, PATH], b"");
         let Self { stored, crypto, .. } = self;
-        let (pending, datagram) = protect(&plain, |frame| {
-            stored.context.protect_request(crypto, Mode::Group, [Replies::default(); 0], frame).unwrap()
-        });
+        let (pending, datagram) =
+            protect(&plain, |frame| stored.context.protect_request(crypto, Mode::Group, [], frame).unwrap());
         (*pending.request(), independent(&datagram, TOKEN.len()))
     }
 
@@ -591,7 +590,7 @@ async fn a_protected_client_takes_no_phantom_request_of_another_and_none_in_clea
     let plain = message((NON, Code::GET, 0), TOKEN, &[OBSERVE, PATH], b"");
     let (_, of_porch) = protect(&plain, |frame| {
         let context = &mut porch.context;
-        context.protect_request(&mut hall.crypto, Mode::Group, [Replies::default(); 0], frame).unwrap()
+        context.protect_request(&mut hall.crypto, Mode::Group, [], frame).unwrap()
     });
     let of_porch = independent(&of_porch, TOKEN.len());
     let session = scene.connect("lights/switch", at).await;
