@@ -91,6 +91,9 @@ impl Offers {
         (request, identity): (&MessageRef<'_>, &Identity),
         local: &Address,
     ) -> Option<usize> {
+        if self.all.is_empty() {
+            return None;
+        }
         let ip = canonical(*local).ip();
         if ip.is_unspecified() || ip.is_multicast() || is_local(ip) || !self.ports.contains(&local.port) {
             return None;
