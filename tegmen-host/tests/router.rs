@@ -229,6 +229,37 @@ fn a_deferred_response_carries_any_option() {
 }
 
 #[test]
+fn a_client_proves_its_address_before_it_gets_a_long_deferred_response() {
+    let long = "x".repeat(900);
+    let (at_once, later) = (long.clone(), long.clone());
+    let router = Router::new().get("/now", move |_, response| response.payload(at_once.as_bytes()));
+    let router = router.get("/later", move |request, response| {
+        request.defer(response).send(Reply::content(0, later.as_str()));
+        Ok(())
+    });
+    let router = router.get("/short", |request, response| {
+        request.defer(response).send(Reply::content(0, "21.5"));
+        Ok(())
+    });
+    let mut config = ServerConfig::default();
+    config.coap.verify_addresses = true;
+    let server = Server::with(config).listen("coap://127.0.0.1:0").policy(Everybody).serve(router).unwrap();
+    let mut client = Plain::to(&server);
+    assert_eq!(client.ask_deferred("/short").2, "21.5");
+    for path in ["/now", "/later"] {
+        let (code, options, payload) = client.ask_deferred(path);
+        assert_eq!((code, options[0].0, payload.as_str()), (Code::UNAUTHORIZED, OptionNumber::ECHO, ""), "{path}");
+    }
+    // The client of this crate repeats the request with the value of the Echo option.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let address = server.addresses()[0].address;
+        let session = Session::connect_to(address, Scheme::Coap, ClientConfig::default()).await.unwrap();
+        assert_eq!(session.get("later").await.unwrap().payload, long.as_bytes());
+    });
+}
+
+#[test]
 fn a_dropped_responder_answers_at_once_and_one_that_never_answers_when_its_time_is_over() {
     let kept = Arc::new(Mutex::new(Vec::<Responder>::new()));
     let keep = kept.clone();

@@ -241,6 +241,9 @@ pub(crate) struct DeferredRequest {
     pub(crate) path: Arc<str>,
     /// Bytes of the request body.
     pub(crate) received: usize,
+    /// The length of the request in bytes, if its sender may not have proved its address: see
+    /// [`super::ServerCoap::verify_addresses`].
+    pub(crate) unproven_len: Option<usize>,
     /// True if the policy has not decided on the request yet.
     pub(crate) is_undecided: bool,
     /// A copy of the message of an undecided request, and the [`Share`] that counts the bytes of the copy against the

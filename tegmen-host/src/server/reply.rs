@@ -19,6 +19,9 @@ pub struct Reply {
 /// tag.
 const SHORT: usize = 8;
 
+/// Maximum number of bytes of a block (RFC 7959, section 2.2).
+const LONGEST_BLOCK: usize = 1024;
+
 /// The value of an option.
 #[derive(Clone, Debug)]
 pub(crate) enum OptionValue {
@@ -55,6 +58,13 @@ impl Reply {
     pub fn new(code: Code) -> Self {
         let code = if code.is_response() { code } else { Code::INTERNAL_SERVER_ERROR };
         Self { code, options: Vec::new(), payload: Zeroizing::default(), cause: None }
+    }
+
+    /// Returns the length in bytes of the first message of this response, without its token. A client may request blocks
+    /// that are shorter.
+    pub(crate) fn first_message_len(&self) -> usize {
+        let options: usize = self.options.iter().map(|(_, value)| 1 + value.as_bytes().len()).sum();
+        4 + options + self.payload.len().min(LONGEST_BLOCK)
     }
 
     /// Does the same as [`Self::new`], with memory for this number of options.

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tegmen::address::Address;
 use tegmen::axiom::SealRefused;
 use tegmen::coap::handler::{Authorized, Handler, Policy};
-use tegmen::coap::{Code, EXCHANGE_LIFETIME, MessageRef, OptionNumber, Repeat, Response};
+use tegmen::coap::{Code, EXCHANGE_LIFETIME, MessageRef, OptionNumber, PeerExchanges, Repeat, Response};
 use tegmen::endpoint::Peers;
 use tegmen::identity::{PeerId, Principal, Protection, SenderId};
 use tegmen::node::{self, Answer, Incoming, Refusal};
@@ -303,18 +303,26 @@ impl<A: Application> CoapServer<A> {
     }
 
     /// Removes and returns the deferred request with this number, and its response. The response is `reply` if it is
-    /// given, and otherwise the prepared response. Reports the response to the operator. Returns `None` if the request
-    /// already has a response, or if its peer no longer exists.
+    /// given, and otherwise the prepared response. If the client has not proved its address, and the response is too
+    /// long for such a client, the returned response is a challenge. Reports the response to the operator. Returns `None`
+    /// if the request already has a response, or if its peer no longer exists.
     pub(crate) fn conclude(
         &mut self,
         number: u64,
         reply: Option<Reply>,
-        peers: &mut impl Peers,
+        peers: &mut impl Peers<Attached: PeerExchanges>,
     ) -> Option<(DeferredRequest, Reply)> {
         let mut request = self.deferrals.take(number)?;
         let prepared = request.prepared.take();
-        let reply = reply.or(prepared)?;
+        let mut reply = reply.or(prepared)?;
         let deferred = &request.deferred;
+        if let Some(len) = request.unproven_len
+            && let Some(freshness) = peers.attached(deferred.peer).and_then(PeerExchanges::freshness)
+            && !freshness.allows(true, len, reply.first_message_len())
+        {
+            let challenge = Reply::new(Code::UNAUTHORIZED).option(OptionNumber::ECHO, freshness.echo());
+            reply = challenge.because("the client has not proved its address");
+        }
         let entry = peers.peer(deferred.peer)?;
         let (remote, principal) = (entry.path().remote.into(), deferred.identity.principal);
         self.resources.cause.set(reply.cause.clone());
@@ -469,7 +477,20 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
             }
         }
         let (remote, prepared) = (self.resources.remote, self.resources.prepared.take());
-        let request = DeferredRequest { at, deferred, remote, method, path, received, is_undecided, copy, prepared };
+        let is_unproven = self.limits.verify_addresses && deferred.identity.protection == Protection::Plain;
+        let unproven_len = is_unproven.then(|| copy_of(message).len());
+        let request = DeferredRequest {
+            at,
+            deferred,
+            remote,
+            method,
+            path,
+            received,
+            unproven_len,
+            is_undecided,
+            copy,
+            prepared,
+        };
         self.deferrals.open(number, request);
     }
 }
