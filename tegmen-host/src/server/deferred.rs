@@ -241,7 +241,7 @@ pub(crate) struct DeferredRequest {
     pub(crate) path: Arc<str>,
     /// Bytes of the request body.
     pub(crate) received: usize,
-    /// The length of the request in bytes, if its sender may not have proved its address: see
+    /// The length of the request in bytes, if its sender has possibly not proved its address: see
     /// [`super::ServerCoap::verify_addresses`].
     pub(crate) unproven_len: Option<usize>,
     /// True if the policy has not decided on the request yet.
