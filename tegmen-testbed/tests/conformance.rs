@@ -94,8 +94,9 @@ fn sources(target: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for of in crates {
         let name = of.file_name().unwrap().to_string_lossy().replace('-', "_");
-        // The program of the crate `tegmen-cli` has the name of another crate.
-        if name == target || (target, name.as_str()) == ("tegmen", "tegmen_cli") {
+        // The folders of some crates have shorter names. The program of `tegmen-cli` has the name of another crate.
+        let is_shorter = target.strip_prefix("tegmen_") == Some(name.as_str());
+        if name == target || is_shorter || (target, name.as_str()) == ("tegmen", "tegmen_cli") {
             walk(&of.join("src"), &mut found);
         }
         walk(&of.join("tests").join(target), &mut found);
