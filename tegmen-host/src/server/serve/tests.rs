@@ -9,7 +9,7 @@ use crate::slab::{Capacity, Slab};
 use tegmen::address::Path;
 use tegmen::buf::Frame;
 use tegmen::coap::observe::REGISTER;
-use tegmen::coap::{Builder, MessageType, PeerExchanges as _};
+use tegmen::coap::{Builder, MessageType};
 use tegmen::cx::Environment;
 use tegmen::dtls::{Rank, ServerOnly};
 use tegmen::endpoint::{Endpoint, Event as EndpointEvent};
