@@ -125,7 +125,7 @@ impl Group {
     /// The error of the system.
     pub(crate) fn receiver(&self, address: SocketAddr) -> io::Result<Socket> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-        // Others of this machine may be in the group, too.
+        // Other programs of this machine can use the same group and port.
         socket.set_reuse_address(true)?;
         #[cfg(unix)]
         socket.set_reuse_port(true)?;

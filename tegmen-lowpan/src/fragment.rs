@@ -165,7 +165,7 @@ impl<const BYTES: usize> Slot<BYTES> {
         Ok(new)
     }
 
-    /// Returns the packet in the slot if all its fragments have arrived, and frees the self. Otherwise returns `None`.
+    /// Returns the packet in the slot if all its fragments have arrived, and frees the slot. Otherwise returns `None`.
     fn complete(&mut self) -> Option<&mut [u8]> {
         let units = usize::from(self.len).div_ceil(8);
         let whole = (0..units)

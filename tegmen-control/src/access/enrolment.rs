@@ -136,7 +136,7 @@ impl<'r> Request<'r> {
             .and_then(|encoder| encoder.bytes(proof.expose()))
             .and_then(|encoder| encoder.str(kind))
             .and_then(|encoder| encoder.bytes(value));
-        debug_assert!(written.is_ok(), "memory takes all bytes");
+        debug_assert!(written.is_ok(), "a write to memory does not fail");
         bytes
     }
 }

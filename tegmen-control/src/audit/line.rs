@@ -72,7 +72,7 @@ impl Record {
     /// Appends the event as JSON, for [`write_line`]. `at` is in seconds since 1970.
     pub(super) fn write(&self, at: u64, out: &mut Vec<u8>) {
         let Self { kind, who, code, message } = self;
-        // Memory takes all bytes.
+        // A write to memory does not fail.
         let _ = write!(out, "{{\"at\":{at},\"kind\":\"{}\",\"who\":", kind.name());
         write_text(cut(who), out);
         out.extend_from_slice(b",\"code\":");
@@ -91,9 +91,9 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(text.as_bytes());
         out.push(b'"');
     } else {
-        // A text has no content that JSON cannot have, and memory takes all bytes.
+        // A text has no content that JSON cannot have, and a write to memory does not fail.
         let written = serde_json::to_writer(out, text);
-        debug_assert!(written.is_ok(), "memory takes all bytes");
+        debug_assert!(written.is_ok(), "a write to memory does not fail");
     }
 }
 
@@ -101,7 +101,7 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
 /// hash of the new line.
 pub(super) fn write_line(out: &mut Vec<u8>, n: u64, before: &Digest, event: &[u8]) -> Digest {
     let start = out.len();
-    // Memory takes all bytes.
+    // A write to memory does not fail.
     let _ = write!(out, "{{\"n\":{n},\"prev\":\"");
     let mut hex = [0; 2 * size_of::<Digest>()];
     hex.as_chunks_mut().0.iter_mut().zip(before).for_each(|(pair, byte)| *pair = digits(*byte));

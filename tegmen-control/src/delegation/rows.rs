@@ -126,9 +126,9 @@ pub(super) struct RefusedRow {
 /// Converts a record to JSON, as the value of a row that is stored without encryption.
 pub(super) fn plain(record: &impl Serialize) -> Value {
     let mut text = Vec::with_capacity(USUAL_LEN);
-    // These records have neither maps nor other content that JSON cannot have, and memory takes all bytes.
+    // These records have neither maps nor other content that JSON cannot have, and a write to memory does not fail.
     let written = serde_json::to_writer(&mut text, record);
-    debug_assert!(written.is_ok(), "memory takes all bytes");
+    debug_assert!(written.is_ok(), "a write to memory does not fail");
     Value::Plain(text)
 }
 

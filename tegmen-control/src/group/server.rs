@@ -932,7 +932,7 @@ impl<S: Store> Application for GroupServer<S> {
             let registers = request.message().uint(OptionNumber::OBSERVE) == Some(REGISTER);
             notifier = registers.then(|| request.notifier());
         }
-        // A task in a box of its own is moved less often.
+        // A future in a box is not copied when the runtime takes the task.
         tokio::spawn(Box::pin(async move {
             let answer = async {
                 if let Some(notifier) = &notifier {

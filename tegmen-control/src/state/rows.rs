@@ -172,7 +172,7 @@ pub(super) fn add_session(row: &mut Vec<u8>, session: &AcceptedSession) {
     let written = encoder.array(3_u64.saturating_add(u64::from(token.is_some())));
     let written = written.and_then(|encoder| encoder.str(identity)?.str(subscriber)?.u64(*until));
     let written = written.and_then(|encoder| token.as_deref().map_or(Ok(()), |token| encoder.bytes(token).map(drop)));
-    debug_assert!(written.is_ok(), "memory takes all bytes");
+    debug_assert!(written.is_ok(), "a write to memory does not fail");
 }
 
 /// Reads a row with many session identities. Returns the fault as text if the row is not valid.

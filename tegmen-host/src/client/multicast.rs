@@ -121,7 +121,7 @@ impl Multicast {
             let left = until.since(clock::now());
             let received = tokio::time::timeout(left, self.socket.recv_from(&mut self.buffer)).await.ok()?;
             let Ok((len, from)) = received else { continue };
-            // A longer datagram is incomplete.
+            // The buffer has only the beginning of a longer datagram.
             if canonical(from) != self.server || len > MAX_DATAGRAM {
                 continue;
             }

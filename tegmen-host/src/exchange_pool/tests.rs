@@ -193,7 +193,7 @@ fn late_replies_are_known_at_once_and_replace_the_records_of_their_messages() {
     let mut world = World::new(SMALLEST, 4);
     for len in [0, 1, 60] {
         let before = world.answered.len();
-        // More than wait until the index has them.
+        // More late replies than can wait for the index.
         for n in 0..3 * LATE_MAX as u16 {
             world.defer(usize::from(n) % 4, n + 1000 * len as u16, 1, Repeat::Never);
         }

@@ -128,7 +128,7 @@ impl GroupcommError {
             encoder.map(1)?.i64(PROBLEM_ENTRY)?.map(1)?.i64(ERROR_ID)?.u8(self as u8)?;
             Ok(())
         })();
-        debug_assert!(written.is_ok(), "memory takes all bytes");
+        debug_assert!(written.is_ok(), "a write to memory does not fail");
         out
     }
 }
@@ -216,7 +216,7 @@ impl JoinRequest {
             };
             Ok(())
         })();
-        debug_assert!(written.is_ok(), "memory takes all bytes");
+        debug_assert!(written.is_ok(), "a write to memory does not fail");
         scope
     }
 }

@@ -87,8 +87,8 @@ impl Notifier {
         }
     }
 
-    /// True if a shard has an observer or a group observation of `path`. An observer whose peer no longer exists may count until the next
-    /// check, which occurs each second.
+    /// True if a shard has an observer or a group observation of `path`. An observer whose peer no longer exists counts
+    /// at most until the next check, which occurs each second.
     pub fn is_observed(&self, path: &str) -> bool {
         let has = |paths: &ObservedPaths| paths.lock().unwrap_or_else(PoisonError::into_inner).contains(path);
         self.shards.iter().any(|shard| has(&shard.observed) || has(&shard.group_observed))

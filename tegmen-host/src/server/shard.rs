@@ -296,7 +296,8 @@ impl<A: Application> Shard<A> {
         is_more
     }
 
-    /// Executes a limited number of commands, sends a limited number of prepared responses, and handles a limited number of datagrams that other shards received.
+    /// Executes a limited number of commands, sends a limited number of prepared responses, and handles a limited number
+    /// of datagrams that other shards received.
     /// Without this call the commands and these datagrams would wait while other datagrams arrive continuously.
     fn do_some(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>, passed: &mut mpsc::Receiver<Passed>) {
         let now = clock::now();

@@ -122,7 +122,7 @@ fn a_member_forges_neither_the_phantom_request_nor_a_notification_of_the_server(
         let (_, mut pending) = open(&mut client, &datagram).unwrap();
         let forged = forger.answer(&notification(9), None, &request, None).unwrap();
         assert_eq!(client.learn(&mut pending, &forged).unwrap_err(), UnprotectError::NotAuthentic);
-        // Under its own name, the member answers a request that is not for it.
+        // A response of another member with its own Sender ID: the phantom request is not a request to this member.
         let own = group.member("bell").answer(&notification(9), None, &request, None).unwrap();
         assert_eq!(client.learn(&mut pending, &own).unwrap_err(), UnprotectError::UnknownMember);
     }

@@ -299,7 +299,8 @@ pub(crate) fn message(code: Code, options: &[(OptionNumber, &[u8])], payload: &[
     frame.bytes().to_vec()
 }
 
-/// Returns the positions of all bytes that the protection or the signature covers: the value of the OSCORE option, and the payload.
+/// Returns the positions of all bytes that the protection or the signature covers: the value of the OSCORE option, and
+/// the payload.
 pub(crate) fn covered(datagram: &[u8]) -> Vec<usize> {
     let message = MessageRef::parse(datagram).unwrap();
     let within = |part: &[u8]| {

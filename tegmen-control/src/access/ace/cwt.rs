@@ -119,7 +119,7 @@ fn encode(protected: &[u8], nonce: &[u8; NONCE], sealed: &[u8]) -> Vec<u8> {
         encoder.map(1)?.u8(IV)?.bytes(nonce)?.bytes(sealed)?;
         Ok(())
     })();
-    debug_assert!(written.is_ok(), "memory takes all bytes");
+    debug_assert!(written.is_ok(), "a write to memory does not fail");
     out
 }
 
@@ -159,6 +159,6 @@ fn structure(protected: &[u8]) -> Vec<u8> {
     let mut encoder = Encoder::new(Sink::new(&mut out));
     let written: Written =
         encoder.array(3).and_then(|array| array.str("Encrypt0")?.bytes(protected)?.bytes(&[])).map(|_| ());
-    debug_assert!(written.is_ok(), "memory takes all bytes");
+    debug_assert!(written.is_ok(), "a write to memory does not fail");
     out
 }

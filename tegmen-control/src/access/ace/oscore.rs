@@ -138,7 +138,7 @@ impl InputMaterial {
             encoder.bytes(&self.salt)?.bytes(nonces.client)?.bytes(nonces.server)?;
             Ok(())
         })();
-        debug_assert!(written.is_ok(), "memory takes all bytes");
+        debug_assert!(written.is_ok(), "a write to memory does not fail");
         out
     }
 

@@ -70,7 +70,7 @@ impl Aif {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let written = self.write(&mut Encoder::new(Sink::new(&mut out)));
-        debug_assert!(written.is_ok(), "memory takes all bytes");
+        debug_assert!(written.is_ok(), "a write to memory does not fail");
         out
     }
 

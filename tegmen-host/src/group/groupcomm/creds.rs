@@ -353,6 +353,6 @@ fn digest(scope: &[u8], challenge: &[u8; DIGEST_LEN], nonce: &[u8]) -> [u8; DIGE
     let mut signed = Vec::new();
     let mut encoder = Encoder::new(Sink::new(&mut signed));
     let written: Written = [scope, challenge, nonce].into_iter().try_for_each(|part| bytes(&mut encoder, part));
-    debug_assert!(written.is_ok(), "memory takes all bytes");
+    debug_assert!(written.is_ok(), "a write to memory does not fail");
     sha256_of(&[&signed])
 }

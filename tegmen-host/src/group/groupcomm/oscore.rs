@@ -171,7 +171,7 @@ impl OscoreJoinRequest {
             encoder.array(2)?.str(&self.group)?.u64(self.roles.number())?;
             Ok(())
         })();
-        debug_assert!(written.is_ok(), "memory takes all bytes");
+        debug_assert!(written.is_ok(), "a write to memory does not fail");
         scope
     }
 }
@@ -269,7 +269,7 @@ fn signed(parts: &[&[u8]]) -> Vec<u8> {
     let mut signed = Vec::new();
     let mut encoder = Encoder::new(Sink::new(&mut signed));
     let written: Written = parts.iter().try_for_each(|part| bytes(&mut encoder, part));
-    debug_assert!(written.is_ok(), "memory takes all bytes");
+    debug_assert!(written.is_ok(), "a write to memory does not fail");
     signed
 }
 

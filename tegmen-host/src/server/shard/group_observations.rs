@@ -68,7 +68,7 @@ impl GroupObservations {
         Self { offers, started: Vec::new() }
     }
 
-    /// Marks the group observations of a path as changed, whose identity `whom` selects.
+    /// Marks the representation of `path` as changed for each group observation whose client `whom` selects.
     pub(super) fn mark(&mut self, path: &str, whom: impl Fn(&Identity) -> bool) {
         let Self { offers, started } = self;
         for observation in started {

@@ -39,7 +39,7 @@ pub fn encode_names(groups: &[(Vec<u8>, String)]) -> Vec<u8> {
     if groups.is_empty() {
         let mut empty = Vec::new();
         let written = bytes(&mut Encoder::new(Sink::new(&mut empty)), &[]);
-        debug_assert!(written.is_ok(), "memory takes all bytes");
+        debug_assert!(written.is_ok(), "a write to memory does not fail");
         return empty;
     }
     let mut map = MapWriter::default();
