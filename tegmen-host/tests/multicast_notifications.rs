@@ -17,6 +17,8 @@ use tegmen_host::provider::HostCrypto;
 use tegmen_host::resources::{Resource, Resources};
 use tegmen_host::server::{GroupObservation, Server, ServerConfig, StartError};
 use tegmen_host::uri::Scheme;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::net::UdpSocket;
 
 /// The Content-Format of an informative response.
@@ -443,6 +445,41 @@ async fn members_of_the_oscore_group_get_one_signed_notification() {
             assert_eq!((last.code, last.payload.len()), (Code::SERVICE_UNAVAILABLE, 0));
         }
     }
+}
+
+#[tokio::test]
+async fn no_notification_is_sent_with_an_expired_context() {
+    let (listener, port) = listener(group(13)).await;
+    // On a slow machine the context can expire before the client has registered.
+    for lifetime in [3, 12, 48] {
+        let scene = Scene::new(&format!("expired-{lifetime}"), Curve::P256);
+        let end = OffsetDateTime::now_utc() + Duration::from_secs(lifetime);
+        let names = ["switch", "hall"].map(str::to_owned);
+        let expires = end.format(&Rfc3339).unwrap();
+        create_group(&scene.at("short"), &names, Curve::P256, &Default::default(), Some(&expires)).unwrap();
+        let credentials = Credentials::default();
+        let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
+        let Ok(contexts) = Contexts::open(&[scene.at("short/hall")], learn) else { continue };
+        let served = resources();
+        let builder = Server::with(offer(group(13), port, Some("short"))).listen("coap://127.0.0.1:0");
+        let server = builder.oscore(contexts).credentials(credentials).serve(served.clone()).unwrap();
+        let switch = scene.connect("short/switch", server.addresses()[0].address).await;
+        let Ok(mut observation) = switch.observe("/value").await else { continue };
+        if !observation.is_in_group() {
+            continue;
+        }
+        assert_eq!(text(&mut observation).await, "first");
+        let left = Duration::try_from(end - OffsetDateTime::now_utc()).unwrap_or_default();
+        tokio::time::sleep(left + Duration::from_secs(1)).await;
+        let changed = Resource::value(b"second");
+        served.replace(&Resources::new([("value".to_owned(), changed)]), &server.notifier());
+        // The pause between two notifications is 3 seconds.
+        assert!(receive(&listener, Duration::from_secs(4)).await.is_none());
+        server.stop();
+        assert!(receive(&listener, SHORT).await.is_none(), "the message that ends the observation");
+        return;
+    }
+    panic!("the client has not registered within 48 seconds");
 }
 
 /// The member `hall`, whose messages the test writes.

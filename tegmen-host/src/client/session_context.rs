@@ -139,13 +139,15 @@ impl SessionContext {
         Some((frame.bytes().to_vec(), pending))
     }
 
-    /// Opens a notification of a group observation in place.
+    /// Opens a notification of a group observation in place. Returns `None` if it is not valid, or if the context has
+    /// expired.
     pub(super) fn open_notification<'r>(
         &mut self,
         pending: &mut PhantomPending,
         datagram: &'r mut [u8],
     ) -> Option<MessageRef<'r>> {
         let Self::Member(member) = self else { return None };
+        member.stored.check_expiry().ok()?;
         let AskedMember { stored: StoredMember { context, recipients, .. }, crypto, .. } = &mut **member;
         let opened = context.unprotect_response(crypto, recipients.as_mut_slice(), pending, datagram);
         opened.ok().map(|(message, _)| message)

@@ -159,6 +159,11 @@ impl SharedMember {
         &self.0.gid
     }
 
+    /// True if the context has expired.
+    pub(crate) fn has_expired(&self) -> bool {
+        self.lock().stored.check_expiry().is_err()
+    }
+
     /// Returns the directory as text for error messages.
     pub(super) fn dir(&self) -> String {
         self.lock().stored.dir().display().to_string()

@@ -77,6 +77,12 @@ impl GroupObservations {
         }
     }
 
+    /// Drops the group observations whose keys are no longer current: nothing is sent under these keys.
+    fn drop_without_keys(&mut self) {
+        let Self { offers, started } = self;
+        started.retain(|started| offers.all.get(started.offer).is_some_and(|offer| started.has_current_keys(offer)));
+    }
+
     /// Returns the index of a group observation of which a notification is due.
     fn due(&self, now: Instant) -> Option<usize> {
         self.started.iter().position(|observation| observation.is_changed && now >= observation.next)
@@ -90,13 +96,13 @@ impl GroupObservations {
 }
 
 impl Started {
-    /// True if the keys of the OSCORE group are still those with which the group observation began. Under other keys,
-    /// the clients could not open the notifications.
+    /// True if the keys of the OSCORE group are still those with which the group observation began, and have not expired.
+    /// Under other keys, the clients could not open the notifications.
     fn has_current_keys(&self, offer: &Offer) -> bool {
         match (&self.protection, &offer.member) {
             (None, None) => true,
             (Some((member, _)), Some(followed)) => {
-                followed.current().is_some_and(|current| current.gid() == member.gid())
+                followed.current().is_some_and(|current| current.gid() == member.gid() && !current.has_expired())
             }
             _ => false,
         }
@@ -138,8 +144,7 @@ impl<A: Application> Shard<A> {
     pub(super) fn on_group_registration(&mut self, now: Instant, registration: GroupRegistration) {
         let offers = self.group_observations.offers.clone();
         let Some(offer) = offers.all.get(registration.offer) else { return };
-        let started = &mut self.group_observations.started;
-        started.retain(|started| offers.all.get(started.offer).is_some_and(|offer| started.has_current_keys(offer)));
+        self.group_observations.drop_without_keys();
         let begun = match self.group_observations.of(&registration) {
             Some(at) => Ok(at),
             None if registration.confirms => Err(Reply::new(Code::SERVICE_UNAVAILABLE)),
@@ -268,6 +273,7 @@ impl<A: Application> Shard<A> {
     /// Sends the notifications that are due. Ends a group observation if the application or the policy gives an error,
     /// or if no client takes part any more.
     pub(super) fn notify_groups(&mut self, now: Instant) {
+        self.group_observations.drop_without_keys();
         let unwatched = |observation: &mut Started| observation.count.conclude(now);
         for started in self.group_observations.started.extract_if(.., unwatched).collect::<Vec<_>>() {
             if let Some(offer) = self.group_observations.offers.clone().all.get(started.offer) {
@@ -279,9 +285,6 @@ impl<A: Application> Shard<A> {
             let mut started = self.group_observations.started.swap_remove(at);
             let Some(offer) = offers.all.get(started.offer) else { continue };
             (started.is_changed, started.next) = (false, now.after(INTERVAL));
-            if !started.has_current_keys(offer) {
-                continue;
-            }
             let divider = started.count.ask(now);
             let Ok(notification) = self.group_notification(&mut started, divider) else {
                 self.end_group_observation(offer, started);
@@ -315,6 +318,7 @@ impl<A: Application> Shard<A> {
 
     /// Ends all group observations, because the server ends.
     pub(super) fn end_group_observations(&mut self) {
+        self.group_observations.drop_without_keys();
         let offers = self.group_observations.offers.clone();
         for started in std::mem::take(&mut self.group_observations.started) {
             if let Some(offer) = offers.all.get(started.offer) {
