@@ -4,9 +4,11 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tegmen::buf::Frame;
-use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber};
+use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Policy, Request};
 use tegmen::crypto::Curve;
 use tegmen::oscore::Unprotected;
 use tegmen::oscore::group::{GroupRequest, Mode};
@@ -445,6 +447,42 @@ async fn members_of_the_oscore_group_get_one_signed_notification() {
             assert_eq!((last.code, last.payload.len()), (Code::SERVICE_UNAVAILABLE, 0));
         }
     }
+}
+
+/// A policy that permits everything until the first value is true, and counts the refused requests with the second.
+struct Revocable(Arc<AtomicBool>, Arc<AtomicUsize>);
+
+impl Policy for Revocable {
+    fn decide(&self, _: &Request<'_>) -> Option<bool> {
+        let is_refused = self.0.load(Ordering::SeqCst);
+        self.1.fetch_add(usize::from(is_refused), Ordering::SeqCst);
+        Some(!is_refused)
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_loses_its_right_does_not_end_the_observation_of_the_others() {
+    let (listener, port) = listener(group(14)).await;
+    let (refuses, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (served, policy) = (resources(), Revocable(refuses.clone(), refused.clone()));
+    let builder = Server::with(offer(group(14), port, None)).listen("coap://127.0.0.1:0").policy(policy);
+    let server = builder.serve(served.clone()).unwrap();
+    let client = connect_in_clear(server.addresses()[0].address).await;
+    let mut observation = client.observe("/value").await.unwrap();
+    assert_eq!(text(&mut observation).await, "first");
+    refuses.store(true, Ordering::SeqCst);
+    let changed = Resource::value(b"second");
+    served.replace(&Resources::new([("value".to_owned(), changed)]), &server.notifier());
+    while refused.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(receive(&listener, SHORT).await.is_none(), "a message that ends the observation of all clients");
+    // Another client begins the group observation again.
+    refuses.store(false, Ordering::SeqCst);
+    let other = connect_in_clear(server.addresses()[0].address).await;
+    let mut further = other.observe("/value").await.unwrap();
+    assert!(further.is_in_group());
+    assert_eq!(text(&mut further).await, "second");
 }
 
 #[tokio::test]

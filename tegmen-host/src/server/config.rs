@@ -125,7 +125,8 @@ pub struct ServerCoap {
     pub requests_per_second: u32,
     /// True if a client without DTLS has to prove its address with an Echo option (RFC 9175, section 2.4). Before this
     /// proof the server executes only requests that change nothing, such as GET, and sends no response that is more
-    /// than three times as long as its request.
+    /// than three times as long as its request. A response that the application sends later is confirmable: the server
+    /// sends it again, up to four times, while no acknowledgement arrives.
     pub verify_addresses: bool,
     /// The maximum number of consecutive non-confirmable notifications. With 0 each notification is confirmable, and
     /// the server sends no second notification before the client acknowledges the first. While the client sends

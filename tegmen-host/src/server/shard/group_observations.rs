@@ -286,9 +286,14 @@ impl<A: Application> Shard<A> {
             let Some(offer) = offers.all.get(started.offer) else { continue };
             (started.is_changed, started.next) = (false, now.after(INTERVAL));
             let divider = started.count.ask(now);
-            let Ok(notification) = self.group_notification(&mut started, divider) else {
-                self.end_group_observation(offer, started);
-                continue;
+            let notification = match self.group_notification(&mut started, divider) {
+                Ok(notification) => notification,
+                // The client that began the group observation has lost its right. The others register again.
+                Err(Code::UNAUTHORIZED | Code::FORBIDDEN) => continue,
+                Err(_) => {
+                    self.end_group_observation(offer, started);
+                    continue;
+                }
             };
             self.send_to_group(offer, &started, &notification);
             started.latest = independent(&notification).unwrap_or_default();
