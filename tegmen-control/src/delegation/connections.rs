@@ -37,7 +37,8 @@ pub(super) fn read(device: &Device, (epoch, tag): (u16, Tag), entry: &Entry) -> 
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Returns at most `most` connections of a device, beginning after the connection `after`. The connections belong
     /// to the previous epoch or to the present one. A peer with a connection of the previous epoch may still return to
-    /// the server. The server then replaces this connection by a new one.
+    /// the server. The server then replaces this connection by a new one. The rows of new connections that still wait in
+    /// memory are written first, so the list contains every connection that this server has made.
     ///
     /// # Errors
     /// [`DelegationError::NoDevice`], [`DelegationError::Fault`] or [`DelegationError::Store`].
@@ -48,6 +49,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         most: usize,
     ) -> Result<ConnectionPage, DelegationError> {
         let device = self.known(name)?;
+        self.write_made().await?;
         let mut connections: Vec<DelegatedConnection> = Vec::new();
         for (epoch, tag) in epochs(&device) {
             if after.is_some_and(|after| after.epoch > epoch) {

@@ -72,6 +72,7 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
     /// The errors of [`Self::connections`].
     pub async fn preview_reset(&self, name: &str) -> Result<ResetPreview, DelegationError> {
         let device = self.known(name)?;
+        self.write_made().await?;
         let connections = self.all_connections(&device).await?;
         let now = self.now();
         let epoch = device.state().known.present.number;

@@ -170,9 +170,18 @@ fn a_compromised_server_takes_no_old_ticket_and_lists_what_was_reachable() {
         "the epoch has the same number and another key"
     );
     assert!(open(&mut device, &ticket(&server, "writer").unwrap()).is_ok());
-    assert!(wait(server.connections(LAMP, None, 10)).unwrap().connections.is_empty(), "its row waits");
-    settle(&server);
     assert_eq!(wait(server.connections(LAMP, None, 10)).unwrap().connections.len(), 1);
+}
+
+#[test]
+fn a_list_of_connections_and_the_preview_of_a_reset_contain_rows_that_wait() {
+    let scene = Scene::new("waiting-rows");
+    let server = server(&scene, scene.database(), &Seals::default());
+    let _device = imprinted(&server);
+    ticket(&server, "writer").unwrap();
+    assert_eq!(wait(server.connections(LAMP, None, 10)).unwrap().connections.len(), 1);
+    ticket(&server, "reader-1").unwrap();
+    assert_eq!(wait(server.preview_reset(LAMP)).unwrap().return_by_ticket, 2);
 }
 
 #[test]
