@@ -70,10 +70,10 @@ pub(crate) fn rows(
 /// In the second row Tegmen remembers the chains that it has verified.
 fn beside_peers(of: Certificates, name: &str, programs: &mut [Program], passes: usize) -> Result<Vec<Row>, Failure> {
     let mut every = Samples::new(name, "1/CPU s", true);
-    every.demanded = (Some(Limit::AtLeast(1.0)), None);
+    every.demanded = (Some(1.0), None);
     let remembered = format!("{name}, ours remembers verified chains");
     let mut cached = Samples::new(&remembered, "1/CPU s", true);
-    cached.demanded = (Some(Limit::AtLeast(1.8)), None);
+    cached.demanded = (Some(1.8), None);
     let count = programs.len();
     for pass in 0..passes {
         for turn in 0..count {

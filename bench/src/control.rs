@@ -63,7 +63,7 @@ fn grants(scene: &Scene, options: &Options, report: &mut Report) -> Result<(), F
     let (service, ..) = scene.service()?;
     let mut bare = Bare::new(&scene.0)?;
     let mut samples = Samples::new("durable grants of tokens", "1/s", true);
-    samples.demanded.0 = Some(Limit::AtLeast(GRANTS_MIN));
+    samples.demanded.0 = Some(GRANTS_MIN);
     for pass in 0..options.passes {
         for turn in 0..2 {
             match (pass + turn) % 2 {

@@ -5,7 +5,7 @@ use crate::{
     access_server::{self, PEERS, THUMBPRINT, VALUE_PATH},
     addresses::{Clients, Question, Way},
     load::VALUE,
-    report::{Limit, OURS, Report, Samples},
+    report::{OURS, Report, Samples},
     server::Process,
 };
 use std::{
@@ -43,7 +43,7 @@ pub(crate) fn measure(scene: &Path, options: &Options, report: &mut Report) -> R
         .flat_map(|asked| ["1/server CPU s", "1/s"].map(|unit| (asked, Samples::new(asked.said(about), unit, true))))
         .collect();
     for (_, samples) in &mut all {
-        samples.demanded.0 = Some(Limit::AtLeast(INTROSPECTIONS_MIN));
+        samples.demanded.0 = Some(INTROSPECTIONS_MIN);
     }
     let mut number = 0;
     for pass in 0..options.passes {

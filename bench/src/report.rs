@@ -109,8 +109,7 @@ pub(crate) struct Confirmable {
 impl Row {
     /// Sets a limit for the ratio of Tegmen's result to the peer's result: Tegmen must be at least as fast as the peer.
     pub(crate) fn not_behind(self) -> Self {
-        let limit = if self.more_is_better { Limit::AtLeast(1.0) } else { Limit::AtMost(1.0) };
-        Self { judged: limit.judge("ratio", self.ratio), ..self }
+        Self { judged: Judged { binds: false, ..self.judge_bound(1.0) }, ..self }
     }
 
     /// Returns the limit `bound` with its verdict. `bound` is the minimum of Tegmen's speed, as a share of the peer's
@@ -213,9 +212,9 @@ pub(crate) struct Samples {
     /// For Tegmen, and for each program with which it is compared: its name, and the number of processor instructions
     /// that it executes for one operation.
     pub(crate) instructions: Vec<(&'static str, f64)>,
-    /// Two limits, each `None` if there is no limit. The first is for the ratio of Tegmen's result to the result of
-    /// each peer. The second is for the number of Tegmen's instructions.
-    pub(crate) demanded: (Option<Limit>, Option<Limit>),
+    /// Two limits, each `None` if there is no limit. The first is the minimum of Tegmen's speed, as a share of the speed
+    /// of each peer ([`Row::judge_bound`]). The second is for the number of Tegmen's instructions.
+    pub(crate) demanded: (Option<f64>, Option<Limit>),
 }
 
 impl Samples {
@@ -261,8 +260,8 @@ impl Samples {
         let (our_count, peer_count) = (counted(OURS), counted(peer_name));
         let ratio = ratios.as_ref().and_then(|ratios| median(ratios));
         let interval = ratios.as_ref().and_then(|ratios| interval(ratios));
-        let judge = |limit: Option<Limit>, of, number| limit.map(|limit| limit.judge(of, number)).unwrap_or_default();
-        Row {
+        let judged = self.demanded.1.map(|limit| limit.judge("instructions", our_count)).unwrap_or_default();
+        let row = Row {
             operation: self.operation.clone(),
             ours: ours.and_then(|numbers| median(numbers)),
             peer: peer.and_then(|numbers| median(numbers)),
@@ -273,14 +272,16 @@ impl Samples {
             more_is_better: self.more_is_better,
             surplus: None,
             confirmable: None,
-            judged: judge(self.demanded.0, "ratio", ratio),
+            judged: Judged::default(),
             instructions: (our_count.is_some() || peer_count.is_some()).then(|| Instructions {
                 ours: our_count,
                 peer: peer_count,
                 ratio: our_count.zip(peer_count).map(|(ours, peer)| ours / peer),
-                judged: judge(self.demanded.1, "instructions", our_count),
+                judged,
             }),
-        }
+        };
+        let judged = self.demanded.0.map(|bound| Judged { binds: false, ..row.judge_bound(bound) });
+        Row { judged: judged.unwrap_or_default(), ..row }
     }
 }
 
