@@ -15,7 +15,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use tegmen_base::hex::to_hex;
 use tegmen_store::clock::now;
@@ -187,9 +187,19 @@ impl NewKey {
     }
 }
 
+/// Refuses a file that the bootstrap token would replace, if this file is neither empty nor a bootstrap token.
+fn check_replaced(file: &Path) -> io::Result<()> {
+    match std::fs::read(file) {
+        Ok(bytes) if bytes.is_empty() || bytes.starts_with(format!("{PREFIX}{FIRST}_").as_bytes()) => Ok(()),
+        Ok(_) => Err(io::Error::other("it exists and is no bootstrap token")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 impl<S: Store> Keys<S> {
     /// Generates a bootstrap token and writes it to the file, unless a valid key with the scope `keys:write` exists.
-    /// Returns true if the token was written.
+    /// Replaces only an empty file or an earlier bootstrap token. Returns true if the token was written.
     pub(crate) async fn bootstrap(&self, file: &Path) -> Result<bool, KeysError> {
         let (page, now) = (self.0.scan(Scan::of(KEYS, MOST)).await?, now());
         let creates_keys = |row: Row| row.key.expires > now && row.key.scopes.contains(&Scope::KeysWrite);
@@ -199,6 +209,7 @@ impl<S: Store> Keys<S> {
         let found = self.0.read(BOOTSTRAP.as_bytes(), None).await?.entry;
         let at = found.as_ref().map_or(Revision::ABSENT, |entry| entry.changed);
         let secret = Zeroizing::new(random::<32>().ok_or(KeysError::Random)?);
+        check_replaced(file).map_err(|error| KeysError::File(file.display().to_string(), error))?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
         tegmen_base::private::open(&mut options, file)

@@ -7,8 +7,9 @@ use common::{Scene, filled, later, routes, token};
 use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
-use tegmen_admin::Scope;
+use tegmen_admin::{Api, KeysError, Scope};
 use tegmen_control::state::{AcceptedSession, Grounds};
 use tegmen_store::Store;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -160,6 +161,18 @@ async fn a_restart_draws_a_bootstrap_token_while_no_key_creates_keys() {
     assert!(scene.restart().await);
     scene.first_key().await;
     assert!(!scene.restart().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bootstrap_token_replaces_no_other_file() {
+    let scene = Scene::new("precious").await;
+    let file = scene.bootstrap_file();
+    std::fs::write(&file, "[[rule]]").unwrap();
+    let opened = Api::open(Arc::clone(&scene.service), scene.store.clone(), &file).await;
+    assert!(matches!(opened, Err(KeysError::File(..))));
+    assert_eq!(std::fs::read(&file).unwrap(), b"[[rule]]");
+    std::fs::write(&file, "").unwrap();
+    assert!(scene.restart().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -121,17 +121,19 @@ fn make(file: &Path) -> Result<File, BackupError> {
 
 impl Database {
     /// Writes a consistent copy of the database to `to`. The copy contains all changes that were queued before this
-    /// call. Later changes wait until the copy is complete. The copy replaces an existing file.
+    /// call. Later changes wait until the copy is complete. The copy replaces an existing backup.
     ///
     /// # Errors
     /// [`BackupError`]; an existing file then stays unchanged. [`BackupError::File`] also if the backup, or one of the two
     /// files that this function writes first (`to` with the extensions `copy` and `new`), would replace a file of the
-    /// database.
+    /// database, and if `to` is a file that is neither empty nor a backup. [`BackupError::NotAuthentic`] if the database
+    /// has a sealing key and was opened without this key.
     pub fn backup(&self, to: &Path) -> Result<Manifest, BackupError> {
         let (copy, draft) = (beside(to, "copy"), beside(to, "new"));
         for file in [to, &copy, &draft] {
             self.check_other(file)?;
         }
+        check_replaced(to)?;
         let made = self.write_backup(to, &copy, &draft);
         for file in [copy, draft] {
             let _ = std::fs::remove_file(file);
@@ -168,6 +170,10 @@ impl Database {
         let mut from = File::open(copy).map_err(failed(copy))?;
         let (digest, bytes) = digest(&mut from, &mut io::sink()).map_err(failed(copy))?;
         let authentic = seal(&digest).map_err(|why| failed(copy)(io::Error::other(why)))?;
+        if authentic.is_empty() && data_key(&read_only(copy)?).map_err(spoiled(copy))?.is_some() {
+            let why = "it has a sealing key, and its backup cannot be restored without this key: give the key (--sealing-key)";
+            return Err(BackupError::NotAuthentic { file: self.file().display().to_string(), why: why.to_owned() });
+        }
         let (sha256, authentic) = (to_hex(&digest), to_hex(&authentic));
         let manifest = Manifest { made: clock::now(), revision: revision.0, bytes, sha256, authentic };
         let text = toml::to_string(&manifest).map_err(|error| failed(to)(io::Error::other(error.to_string())))?;
@@ -180,6 +186,27 @@ impl Database {
         rename(draft, to).map_err(failed(to))?;
         Ok(manifest)
     }
+}
+
+/// Refuses a file that a backup would replace, if this file is neither empty nor a backup.
+fn check_replaced(to: &Path) -> Result<(), BackupError> {
+    let read = File::open(to).and_then(|file| Ok((file.metadata()?.len(), read_header(&mut BufReader::new(file))?)));
+    match read {
+        Ok((1.., None)) => Err(failed(to)(io::Error::other("it exists and is no backup"))),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed(to)(error)),
+    }
+}
+
+fn read_only(database: &Path) -> Result<Connection, BackupError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(database, flags).map_err(spoiled(database))
+}
+
+/// Returns the sealed data key of a database; `None` if the database has no sealing key.
+fn data_key(connection: &Connection) -> Result<Option<Vec<u8>>, rusqlite::Error> {
+    connection.query_row("SELECT data_key FROM store", params![], |row| row.get(0))
 }
 
 /// Copies all bytes of `from` to `to`. Returns the SHA-256 of these bytes, and the number of bytes.
@@ -266,8 +293,7 @@ fn extract(backup: &Path, draft: &Path, keeper: Option<&dyn Keeper>) -> Result<M
     if bytes != manifest.bytes || to_hex(&digest) != manifest.sha256 {
         return Err(damaged("it is damaged or cut short"));
     }
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(draft, flags).map_err(spoiled(backup))?;
+    let connection = read_only(draft)?;
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(spoiled(backup))?;
     // Opening changes the tables of an older version. Version 1 made no backups.
     if !(2..=crate::database::VERSION).contains(&version) {
@@ -279,8 +305,7 @@ fn extract(backup: &Path, draft: &Path, keeper: Option<&dyn Keeper>) -> Result<M
     if checked != "ok" {
         return Err(damaged(&checked));
     }
-    let data_key: Option<Vec<u8>> =
-        connection.query_row("SELECT data_key FROM store", params![], |row| row.get(0)).map_err(spoiled(backup))?;
+    let data_key = data_key(&connection).map_err(spoiled(backup))?;
     authenticate(backup, &manifest, &digest, keeper, data_key.as_deref())?;
     Ok(manifest)
 }
@@ -315,6 +340,9 @@ fn authenticate(
         }
         (Some(keeper), Some(data_key)) => {
             let (sealer, _) = Sealer::begin(keeper, Some(data_key), backup)?;
+            if authentic.is_empty() {
+                return Err(refused("it was made without the sealing key of its database: use another backup"));
+            }
             match sealer.open_digest(&authentic) {
                 Some(opened) if opened.as_slice() == digest => Ok(()),
                 _ => Err(refused("it was changed after it was made: use another backup")),

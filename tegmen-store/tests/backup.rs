@@ -233,6 +233,36 @@ fn spoil(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 }
 
 #[test]
+fn a_sealed_database_is_backed_up_only_with_its_key() {
+    let mut scene = Scene::new("keyless", Some("a"));
+    let store = scene.open().unwrap();
+    store.commit(Transaction::default().put("a", plain("1"))).wait().unwrap();
+    let backup = scene.file("backup");
+    store.backup(&backup).unwrap();
+    drop(store);
+    let key = scene.key.take();
+    let refused = scene.open().unwrap().backup(&backup);
+    assert!(matches!(refused, Err(BackupError::NotAuthentic { .. })), "{refused:?}");
+    scene.key = key;
+    scene.verify("backup").unwrap();
+}
+
+#[test]
+fn a_backup_replaces_only_a_backup() {
+    let scene = Scene::new("replaces", None);
+    let store = scene.open().unwrap();
+    let file = scene.file("precious");
+    std::fs::write(&file, "a text of the operator").unwrap();
+    assert!(matches!(store.backup(&file), Err(BackupError::File { .. })));
+    assert_eq!(std::fs::read(&file).unwrap(), b"a text of the operator");
+    std::fs::write(&file, "").unwrap();
+    for _ in 0..2 {
+        store.backup(&file).unwrap();
+        scene.verify("precious").unwrap();
+    }
+}
+
+#[test]
 fn a_backup_that_was_touched_is_refused() {
     let scene = Scene::new("touched", Some("a"));
     let store = scene.open().unwrap();
