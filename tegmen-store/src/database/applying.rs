@@ -105,11 +105,8 @@ impl Applying<'_> {
             self.moves |= moves;
         }
         versions.extend(deletes.iter().map(|key| Version::deleted(key, revision)));
-        let mut insert = connection.prepare_cached(entries::INSERT)?;
-        for version in versions {
-            version.write(&mut insert)?;
-            self.written.push(version);
-        }
+        Version::write_all(connection, &versions)?;
+        self.written.append(&mut versions);
         Ok(Ok(revision))
     }
 
@@ -158,12 +155,9 @@ impl Applying<'_> {
         let keys = entries::leased(self.connection, lease)?;
         if !keys.is_empty() {
             let revision = self.revisions.take();
-            let mut insert = self.connection.prepare_cached(entries::INSERT)?;
-            for key in keys {
-                let version = Version::deleted(&key, revision);
-                version.write(&mut insert)?;
-                self.written.push(version);
-            }
+            let mut versions: Vec<_> = keys.iter().map(|key| Version::deleted(key, revision)).collect();
+            Version::write_all(self.connection, &versions)?;
+            self.written.append(&mut versions);
         }
         Ok(Ok(lease.0))
     }

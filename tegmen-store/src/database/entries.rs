@@ -6,7 +6,7 @@ use super::revisions::{self, Revisions};
 use crate::clock;
 use crate::sealing::Sealer;
 use crate::store::{Changed, Changes, Entry, Found, LeaseId, Number, Page, Revision, Scan, StoreError, Value, pace};
-use rusqlite::{Connection, OptionalExtension as _, Row, Statement, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, Statement, ToSql, params};
 use std::time::Duration;
 
 /// The SQL statements that make the tables, without the index [`BY_LEASE`].
@@ -97,13 +97,33 @@ impl Version {
         })
     }
 
-    /// Writes the version to the table with the prepared statement [`INSERT`]. The previous version stays there until
-    /// the history is compacted.
-    pub(super) fn write(&self, insert: &mut Statement<'_>) -> rusqlite::Result<()> {
-        let (revision, created, lease) =
-            (self.revision as i64, self.created as i64, self.lease.map(|lease| lease as i64));
-        insert.execute(params![self.key, revision, self.kind, self.value, created, lease])?;
+    /// Writes versions to the table. The previous versions of their rows stay there until the history is compacted. After
+    /// an error some of the versions may be written, so the caller must end the SQLite transaction without a commit.
+    pub(super) fn write_all(connection: &Connection, versions: &[Self]) -> rusqlite::Result<()> {
+        let (many, rest) = versions.as_chunks::<ROWS>();
+        if !many.is_empty() {
+            let mut insert = connection.prepare_cached(&insert(ROWS))?;
+            many.iter().try_for_each(|versions| Self::write(versions, &mut insert))?;
+        }
+        if !rest.is_empty() {
+            let mut insert = connection.prepare_cached(&insert(1))?;
+            rest.chunks(1).try_for_each(|version| Self::write(version, &mut insert))?;
+        }
         Ok(())
+    }
+
+    /// Writes as many versions as the prepared statement [`insert`] writes.
+    fn write(versions: &[Self], insert: &mut Statement<'_>) -> rusqlite::Result<()> {
+        let mut places = 1..;
+        for Self { key, revision, kind, value, created, lease } in versions {
+            let (revision, created, lease) = (*revision as i64, *created as i64, lease.map(|lease| lease as i64));
+            let columns: [&dyn ToSql; COLUMNS] = [key, &revision, kind, value, &created, &lease];
+            // `places` comes second: of two iterators, `zip` may take one item more from the first.
+            for (column, place) in columns.into_iter().zip(places.by_ref()) {
+                insert.raw_bind_parameter(place, column)?;
+            }
+        }
+        insert.raw_execute().map(drop)
     }
 
     /// Sets the revision that made the row, and the lease to which the row is attached. `lease` is `None` for a row
@@ -141,8 +161,17 @@ pub(super) struct Current {
     pub(super) number: Option<(Number, u64)>,
 }
 
-/// The SQL statement that [`Version::write`] uses.
-pub(super) const INSERT: &str = "INSERT INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+/// Number of columns of the table of versions.
+const COLUMNS: usize = 6;
+/// Number of versions that one statement writes, if there are so many. SQLite begins and ends each statement, and this
+/// takes about as long as the insertion of a row.
+const ROWS: usize = 16;
+
+/// Returns the SQL statement that writes this number of versions. Without `OR FAIL`, SQLite copies each page before a
+/// statement for several rows changes it, so that the statement can be undone alone.
+fn insert(rows: usize) -> String {
+    format!("INSERT OR FAIL INTO versions VALUES {}", vec!["(?, ?, ?, ?, ?, ?)"; rows].join(", "))
+}
 
 /// The SQL query that [`current`] uses.
 pub(super) const CURRENT: &str =
