@@ -18,9 +18,9 @@ const OUTGOING: usize = 1536;
 /// Size, in bytes, of a handshake's buffer for incoming fragments and early records. The buffer holds the longest
 /// accepted certificate chain, and for each byte of the chain one bit that shows whether the byte has arrived.
 const INCOMING: usize = 6144;
-/// Maximum number of buffers for incoming data that the table keeps for later handshakes. A burst of handshakes then
-/// uses the same buffers again, which are still in the cache of the processor.
-const SPARE: usize = 64;
+/// Maximum number of ended handshakes whose memory the table keeps for later handshakes, about 8 KiB for each. A burst of
+/// handshakes then uses the same memory again, which is still in the cache of the processor.
+const SPARE: usize = 128;
 
 /// Maximum number of paths whose entries one call of [`Slab::prefetch`] loads into the cache of the processor.
 pub const BATCH: usize = 32;
@@ -155,6 +155,9 @@ pub struct Slab<A, const N: usize = BLOCK> {
     free_handshakes: Vec<u32>,
     /// Buffers for the incoming data of later handshakes.
     spare: Vec<Box<[u8; INCOMING]>>,
+    /// Memory of ended handshakes without secrets, for later handshakes.
+    #[expect(clippy::vec_box, reason = "a box moves to `handshakes` and back without a copy of its content")]
+    spare_slots: Vec<Box<HandshakeSlot>>,
     /// The peers in a handshake, in the order of their arrival. `stranger_order` has the unauthenticated peers without
     /// a handshake, in the same order. Both lists can contain removed peers.
     handshake_order: VecDeque<PeerId>,
@@ -192,6 +195,7 @@ impl<A: Default, const N: usize> Slab<A, N> {
             handshakes: Vec::new(),
             free_handshakes: Vec::new(),
             spare: Vec::new(),
+            spare_slots: Vec::new(),
             handshake_order: VecDeque::new(),
             stranger_order: VecDeque::new(),
             shares: Shares::new(),
@@ -210,7 +214,8 @@ impl<A: Default, const N: usize> Slab<A, N> {
             + self.by_path.heap_bytes()
             + self.wheel.heap_bytes()
             + self.handshakes.capacity() * size_of::<Option<Box<HandshakeSlot>>>()
-            + self.handshakes.iter().flatten().count() * size_of::<HandshakeSlot>()
+            + (self.handshakes.iter().flatten().count() + self.spare_slots.len()) * size_of::<HandshakeSlot>()
+            + self.spare_slots.capacity() * size_of::<Box<HandshakeSlot>>()
             + self.spare.capacity() * size_of::<Box<[u8; INCOMING]>>()
             + (self.spare.len() + self.handshakes.iter().flatten().filter_map(|one| one.incoming.as_ref()).count())
                 * INCOMING
@@ -508,9 +513,17 @@ impl<A: Default, const N: usize> Peers for Slab<A, N> {
         if new.with_handshake {
             let (begun, remote) = (self.now, SocketAddr::from(new.path.remote).ip());
             self.shares.take(remote);
-            let (outgoing, incoming) = ([0; OUTGOING], self.spare.pop().or_else(new_incoming));
-            let handshake =
-                Box::new(HandshakeSlot { owner: id, begun, remote, state: HandshakeState::idle(), outgoing, incoming });
+            let incoming = self.spare.pop().or_else(new_incoming);
+            let handshake = match self.spare_slots.pop() {
+                Some(mut slot) => {
+                    (slot.owner, slot.begun, slot.remote, slot.incoming) = (id, begun, remote, incoming);
+                    slot
+                }
+                None => {
+                    let (state, outgoing) = (HandshakeState::idle(), [0; OUTGOING]);
+                    Box::new(HandshakeSlot { owner: id, begun, remote, state, outgoing, incoming })
+                }
+            };
             let position = match self.free_handshakes.pop() {
                 Some(position) => {
                     self.handshakes[position as usize] = Some(handshake);
@@ -568,9 +581,15 @@ impl<A: Default, const N: usize> Peers for Slab<A, N> {
         {
             wipe_room(&mut handshake.outgoing);
             self.shares.give_back(handshake.remote);
-            let incoming = slot.take().and_then(|handshake| handshake.incoming);
+            let incoming = handshake.incoming.take();
+            // The state wipes its secrets when it is dropped.
+            handshake.state = HandshakeState::idle();
+            let ended = slot.take();
             self.free_handshakes.push(position);
             self.keep_spare(incoming);
+            if self.spare_slots.len() < SPARE {
+                self.spare_slots.extend(ended);
+            }
         }
     }
 

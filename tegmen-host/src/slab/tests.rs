@@ -137,6 +137,29 @@ fn a_completed_handshake_leaves_its_buffer_to_later_ones() {
     assert_eq!((buffers(&table), table.spare.len()), (1, SPARE - 1));
 }
 
+#[test]
+fn an_ended_handshake_leaves_its_memory_without_its_content_to_later_ones() {
+    let mut table = Slab::<u64>::new(Capacity::default());
+    let ended = knock(&mut table, 1, 0..SPARE as u16 + 1);
+    for slot in table.handshakes.iter_mut().flatten() {
+        // An item at the end of the buffer: one byte, then its length, then its kind.
+        let [.., byte, _, len, kind] = &mut slot.outgoing;
+        (*byte, *len, *kind) = (0x5a, 1, 1);
+    }
+    let bytes = table.bytes();
+    ended.iter().for_each(|id| table.remove(*id));
+    assert_eq!((table.handshakes(), table.spare_slots.len(), table.spare.len()), (0, SPARE, SPARE));
+    assert!(table.bytes() < bytes);
+    let all: Vec<_> = table.spare_slots.iter().map(|slot| &raw const **slot).collect();
+    let later = knock(&mut table, 2, 0..SPARE as u16);
+    assert_eq!((table.handshakes(), table.spare_slots.len(), table.spare.len()), (SPARE, 0, 0));
+    let again = table.handshakes.iter().flatten().filter(|slot| all.contains(&(&raw const ***slot)));
+    assert_eq!(again.count(), SPARE, "no other memory is used");
+    assert!(later.iter().all(|id| table.handshake(*id).is_some()));
+    let mut slots = table.handshakes.iter().flatten();
+    assert!(slots.all(|slot| slot.outgoing == [0; OUTGOING] && !slot.state.is_lingering()));
+}
+
 /// Makes a session on a separate path. The principal of the session has just been authenticated with this rank.
 fn establish(endpoint: &mut Slab<u64>, number: u32, rank: Rank) -> PeerId {
     let (path, phase, is_session) = (&path(number), Phase::Handshaking, true);
