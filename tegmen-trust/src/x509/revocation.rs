@@ -84,6 +84,11 @@ impl Revocations {
         crls.map(|(_, (times, _))| times.next_update).min()
     }
 
+    /// Returns true if a revocation list in plain text has a line with a certificate.
+    pub(crate) fn has_lists(&self) -> bool {
+        !self.digests.is_empty() || !self.serials.is_empty()
+    }
+
     /// Returns true if a revocation list in plain text, which [`Self::add_list`] added, contains this certificate.
     pub(crate) fn lists(&self, certificate: &Certificate<'_>) -> bool {
         let by_serial = || {

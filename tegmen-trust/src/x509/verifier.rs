@@ -299,7 +299,7 @@ impl Check<'_> {
         // The verdict of our own rules on the last path. After a refusal `rustls-webpki` tries the next path.
         let verdict = RefCell::new(None);
         let judge = |path: &VerifiedPath<'_>| {
-            let judged = self.judge(path, end_entity);
+            let judged = self.judge(path, end_entity, others);
             let accepted = judged.is_ok();
             verdict.replace(Some(judged));
             if accepted { Ok(()) } else { Err(Error::UnknownIssuer) }
@@ -330,9 +330,15 @@ impl Check<'_> {
         Ok(span)
     }
 
-    /// Checks the rules that `rustls-webpki` does not check, for a path whose signatures are valid. Returns the period
-    /// in which all certificates of the path and of its anchor are valid, and all current CRLs are in force.
-    fn judge(&self, path: &VerifiedPath<'_>, end_entity: &Certificate<'_>) -> Result<Span, Refusal> {
+    /// Checks the rules that `rustls-webpki` does not check, for a path whose signatures are valid. `others` are the
+    /// certificates from which the path was built. Returns the period in which all certificates of the path and of its
+    /// anchor are valid, and all current CRLs are in force.
+    fn judge(
+        &self,
+        path: &VerifiedPath<'_>,
+        end_entity: &Certificate<'_>,
+        others: &[Certificate<'_>],
+    ) -> Result<Span, Refusal> {
         let listed = |certificate: &Certificate<'_>| self.trust.revocations.lists(certificate);
         if listed(end_entity) {
             return Err(Refusal::Revoked);
@@ -340,9 +346,10 @@ impl Check<'_> {
         let mut span = Span::ALWAYS.and(end_entity.not_before, end_entity.not_after);
         for issuer in path.intermediate_certificates() {
             let der = issuer.der();
-            let issuer = Certificate::parse(&der).ok_or(Refusal::Malformed("a certificate that does not parse"))?;
-            require(&issuer, KEY_CERT_SIGN, "the key usage of one of its CAs is without keyCertSign")?;
-            if listed(&issuer) {
+            let parsed = others.iter().find(|other| other.der == der.as_ref());
+            let issuer = parsed.ok_or(Refusal::Malformed("a path with a certificate that the peer did not send"))?;
+            require(issuer, KEY_CERT_SIGN, "the key usage of one of its CAs is without keyCertSign")?;
+            if listed(issuer) {
                 return Err(Refusal::Revoked);
             }
             span = span.and(issuer.not_before, issuer.not_after);
@@ -356,7 +363,7 @@ impl Check<'_> {
             if self.now < valid.from {
                 return Err(Refusal::NotYetValid { not_before: moment(valid.from) });
             }
-            if Certificate::parse(der).is_some_and(|anchor| listed(&anchor)) {
+            if self.trust.revocations.has_lists() && Certificate::parse(der).is_some_and(|anchor| listed(&anchor)) {
                 return Err(Refusal::Revoked);
             }
             span = span.and(valid.from, valid.until);
