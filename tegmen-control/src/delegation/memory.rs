@@ -451,13 +451,16 @@ fn end_restored(known: &mut Known) {
 #[derive(Default)]
 pub(super) struct Registry {
     by_name: BTreeMap<String, Arc<Device>>,
+    /// The number of each device. A handshake looks up its device by name three times, and a search in `by_name` reads
+    /// the names of ten other devices if there are a thousand.
+    numbers: HashMap<String, u32>,
     /// The devices in the order of their numbers, which begin with 1. No device is removed.
     by_id: Vec<Arc<Device>>,
 }
 
 impl Registry {
     pub(super) fn named(&self, name: &str) -> Option<Arc<Device>> {
-        self.by_name.get(name).cloned()
+        self.numbered(*self.numbers.get(name)?)
     }
 
     pub(super) fn numbered(&self, id: u32) -> Option<Arc<Device>> {
@@ -483,6 +486,7 @@ impl Registry {
         let (changing, wanted) = (tokio::sync::Mutex::default(), Notify::new());
         let device = Arc::new(Device { id, name: name.clone(), changing, wanted, state });
         self.by_id.push(Arc::clone(&device));
+        self.numbers.insert(name.clone(), id);
         self.by_name.insert(name, Arc::clone(&device));
         device
     }
