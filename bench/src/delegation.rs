@@ -85,6 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, Failure> {
         CURVE_OPERATIONS.into_iter().zip(bare).for_each(|(name, bare)| full.push(name, bare));
         let [device, bare] = scene.resumptions(pass)?;
         let reissued = scene.reissues()?;
+        eprintln!("  {device:.0} resumptions at a device and {reissued:.0} new tickets beside {bare:.0}");
         for (samples, ours) in resumed.iter_mut().zip([device, reissued]) {
             samples.push(OURS, ours);
             samples.push("without a delegate", bare);
