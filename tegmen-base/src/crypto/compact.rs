@@ -4,6 +4,18 @@
 //! from memory takes the same time, as on a microcontroller without a data cache. On a processor with a data cache,
 //! above all on a server, use [`rustcrypto`](super::rustcrypto) or `HostCrypto` of the crate `tegmen-trust`. SHA-256,
 //! the comparison of tags, and all other operations take constant time on every processor.
+//!
+//! With the feature `small`, AES and SHA-256 take fewer bytes and more instructions.
+
+#[cfg(any(test, not(feature = "small")))]
+mod fast;
+#[cfg(any(test, feature = "small"))]
+mod small;
+
+#[cfg(not(feature = "small"))]
+use fast as chosen;
+#[cfg(feature = "small")]
+use small as chosen;
 
 use super::hash::{DIGEST_LEN, Sha256};
 use super::{Ccm, Crypto, KEY_LEN, NotAuthentic, Unsupported};
@@ -151,7 +163,7 @@ impl Crypto for Compact {
 
     fn sha256_compress(state: &mut [u32; 8], blocks: &[[u8; 64]]) {
         for block in blocks {
-            compress(state, block);
+            chosen::compress(state, block);
         }
     }
 
@@ -291,7 +303,7 @@ impl<'r> Schedule<'r> {
         let mut constant = 1;
         for round in behind {
             let [a, b, c, d] = &mut words;
-            *a ^= constant ^ substitute(*d, *d, *d, *d).rotate_right(8);
+            *a ^= constant ^ chosen::substitute(*d, *d, *d, *d).rotate_right(8);
             *b ^= *a;
             *c ^= *b;
             *d ^= *c;
@@ -311,19 +323,9 @@ impl<'r> Schedule<'r> {
     }
 
     /// Encrypts one block (FIPS 197, section 5.1).
-    #[inline(never)]
+    #[inline(always)]
     fn encrypt(&self, block: &mut Block) {
-        let [first, middle @ .., last] = &*self.0;
-        let mut state = add_key(load(&block.0), *first);
-        for key in middle {
-            let [a, b, c, d] = state;
-            state = add_key(*key, [mix(a, b, c, d), mix(b, c, d, a), mix(c, d, a, b), mix(d, a, b, c)]);
-        }
-        let [mut a, mut b, mut c, mut d] = state;
-        for (column, key) in block.0.as_chunks_mut().0.iter_mut().zip(last) {
-            *column = (key ^ substitute(a, b, c, d)).to_le_bytes();
-            (a, b, c, d) = (b, c, d, a);
-        }
+        chosen::encrypt(self.0, block);
     }
 }
 
@@ -336,30 +338,9 @@ impl Drop for Schedule<'_> {
     }
 }
 
-/// Computes one column after SubBytes, ShiftRows and MixColumns. Its rows come from the columns `a`, `b`, `c` and
-/// `d`, in this order.
-#[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "a byte indexes a table of 256")]
-fn mix(a: u32, b: u32, c: u32, d: u32) -> u32 {
-    let column = |byte: u32| TABLE[usize::from(byte as u8)];
-    column(a).rotate_left(8) ^ column(b >> 8).rotate_left(16) ^ column(c >> 16).rotate_left(24) ^ column(d >> 24)
-}
-
-/// Does the same as [`mix`], but without MixColumns.
-#[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "a byte indexes a table of 256")]
-fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
-    let column = |byte: u32| TABLE[usize::from(byte as u8)];
-    // The low byte of a column is the S-box itself.
-    column(a) & 0xff | (column(b >> 8) & 0xff) << 8 | (column(c >> 16) & 0xff) << 16 | column(d >> 24) << 24
-}
-
-/// The result of SubBytes and MixColumns for each value of a byte in the last row of a column. The results for the
-/// other rows are the same words, rotated.
-///
-/// The low byte of each word is the S-box, which is computed from its definition (FIPS 197, section 5.1.1).
+/// The S-box of AES, computed from its definition (FIPS 197, section 5.1.1).
 #[expect(clippy::indexing_slicing, reason = "the compiler computes it, and refuses an index that is too large")]
-static TABLE: [u32; 256] = {
+static S_BOX: [u8; 256] = {
     let mut table = [0; 256];
     // `p` takes the value of each non-zero byte, as a power of 3. `q` is the inverse of `p`.
     let mut p: u32 = 1;
@@ -367,21 +348,16 @@ static TABLE: [u32; 256] = {
     let mut count = 0;
     while count < 255 {
         let bits = q as u8;
-        let s = bits ^ bits.rotate_left(1) ^ bits.rotate_left(2) ^ bits.rotate_left(3) ^ bits.rotate_left(4) ^ 0x63;
-        table[p as usize] = spread(s as u32);
+        table[p as usize] =
+            bits ^ bits.rotate_left(1) ^ bits.rotate_left(2) ^ bits.rotate_left(3) ^ bits.rotate_left(4) ^ 0x63;
         p ^= double(p);
         // 0xf6 is the inverse of 3.
         q = multiply(q, 0xf6);
         count += 1;
     }
-    table[0] = spread(0x63);
+    table[0] = 0x63;
     table
 };
-
-const fn spread(s: u32) -> u32 {
-    let twice = double(s);
-    s | s << 8 | (twice ^ s) << 16 | twice << 24
-}
 
 /// Returns the double of `byte` in the field of AES (FIPS 197, section 4.2.1).
 const fn double(byte: u32) -> u32 {
@@ -396,68 +372,6 @@ const fn multiply(mut a: u32, mut b: u32) -> u32 {
         b >>= 1;
     }
     product
-}
-
-/// Computes one compression of SHA-256 (FIPS 180-4, section 6.2.2). Computes the message schedule in steps of sixteen
-/// words.
-fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
-    let mut words = [[0; 4]; 4];
-    for (word, bytes) in words.as_flattened_mut().iter_mut().zip(block.as_chunks().0) {
-        *word = u32::from_be_bytes(*bytes);
-    }
-    let before = *state;
-    let [now @ .., last] = &CONSTANTS;
-    for constants in now {
-        rounds(state, &words, constants);
-        advance(&mut words);
-    }
-    rounds(state, &words, last);
-    state.iter_mut().zip(&before).for_each(|(to, with)| *to = to.wrapping_add(*with));
-}
-
-/// Computes sixteen rounds of SHA-256. In each round, the standard moves the eight variables by one position. This code
-/// passes the variables in a rotated order instead, so that no register is copied. After four rounds the variables have
-/// the order of the beginning again, except that their two halves are exchanged.
-#[inline(never)]
-fn rounds(state: &mut [u32; 8], words: &[[u32; 4]; 4], constants: &[u32; 16]) {
-    let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
-    for ([w0, w1, w2, w3], [k0, k1, k2, k3]) in words.iter().zip(constants.as_chunks().0) {
-        round(a, b, c, &mut d, e, f, g, &mut h, *w0, *k0);
-        round(h, a, b, &mut c, d, e, f, &mut g, *w1, *k1);
-        round(g, h, a, &mut b, c, d, e, &mut f, *w2, *k2);
-        round(f, g, h, &mut a, b, c, d, &mut e, *w3, *k3);
-        (a, b, c, d, e, f, g, h) = (e, f, g, h, a, b, c, d);
-    }
-    *state = [a, b, c, d, e, f, g, h];
-}
-
-#[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "the eight variables of the standard, a word and a constant")]
-fn round(a: u32, b: u32, c: u32, d: &mut u32, e: u32, f: u32, g: u32, h: &mut u32, word: u32, constant: u32) {
-    // Sigma1 rotates by 6, 11 and 25, Sigma0 by 2, 13 and 22. Nested, each rotation is part of an instruction on ARM.
-    let sigma1 = (e ^ (e ^ e.rotate_right(14)).rotate_right(5)).rotate_right(6);
-    let sigma0 = (a ^ (a ^ a.rotate_right(9)).rotate_right(11)).rotate_right(2);
-    let choice = ((f ^ g) & e) ^ g;
-    let majority = ((a ^ b) & c).wrapping_add(a & b);
-    let first = h.wrapping_add(constant).wrapping_add(word).wrapping_add(choice).wrapping_add(sigma1);
-    *d = d.wrapping_add(first);
-    *h = first.wrapping_add(majority).wrapping_add(sigma0);
-}
-
-/// Replaces sixteen words of the message schedule by the next sixteen, four at a time.
-#[inline(never)]
-#[expect(clippy::indexing_slicing, reason = "a remainder of 4 indexes an array of 4")]
-fn advance(words: &mut [[u32; 4]; 4]) {
-    for i in 0_usize..4 {
-        let [w4, ..] = words[i.wrapping_add(1) % 4];
-        let [_, w9, w10, w11] = words[i.wrapping_add(2) % 4];
-        let [w12, _, w14, w15] = words[i.wrapping_add(3) % 4];
-        let [w0, w1, w2, w3] = &mut words[i];
-        *w0 = later(*w0, *w1, w9, w14);
-        *w1 = later(*w1, *w2, w10, w15);
-        *w2 = later(*w2, *w3, w11, *w0);
-        *w3 = later(*w3, w4, w12, *w1);
-    }
 }
 
 /// Returns the next word of the message schedule. The four arguments are the words that are 16, 15, 7 and 2 places
@@ -488,3 +402,6 @@ static CONSTANTS: [[u32; 16]; 4] = [
         0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
     ],
 ];
+
+#[cfg(test)]
+mod tests;

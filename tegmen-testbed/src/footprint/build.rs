@@ -46,6 +46,11 @@ pub(super) fn images(project: &Path, target: &Path, provider: &str) -> Result<Ve
     let chosen = WITH_PUBLIC_KEYS.iter().filter(|name| names.iter().any(|chosen| chosen == *name));
     chosen.for_each(|name| _ = with_public_keys.args(["--bin", name]));
     output_of(&mut with_public_keys)?;
+    if provider == OF_MOTES {
+        let mut small = cargo(&place, &folder, "small");
+        SMALL.iter().for_each(|name| _ = small.args(["--bin", name]));
+        output_of(&mut small)?;
+    }
     Ok(names.into_iter().map(|name| (name.clone(), release.join(name))).collect())
 }
 
@@ -202,6 +207,8 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
 
 /// Images that need the feature `public-keys` of the firmware.
 const WITH_PUBLIC_KEYS: [&str; 6] = ["dtls_rpk", "dtls_x509", "edhoc", "group_oscore", "ndn_ecdsa", "p256"];
+/// Images that need the feature `small` of the firmware, which changes the provider of motes.
+const SMALL: [&str; 1] = ["ndn"];
 /// Images that are built only with the cryptographic provider of motes. Their entries `required-features` in the
 /// Cargo.toml of the firmware must name the same provider.
 const WITH_OF_MOTES: [&str; 10] = [
