@@ -9,7 +9,7 @@ use tegmen::crypto::hash::HmacKey;
 use tegmen::secret::Secret;
 use tegmen::time::{Duration, Instant};
 use tegmen_firmware::Provider;
-use tegmen_firmware::measure::{Note, Region, exit, mark_begin, mark_end, measured, stack_of};
+use tegmen_firmware::measure::{Note, Region, exit, measured, stack_of};
 use tegmen_firmware::place::Place;
 use tegmen_lowpan::fragment::{Fragments, Reassembly};
 use tegmen_lowpan::frame::LinkAddress;
@@ -33,7 +33,7 @@ static NOTES: [Note; 13] = [
     Note::operation(STORED, "answer from store"),
     Note::operation(VERIFY, "verify Data"),
     Note::operation(HMAC, "HMAC of 100 bytes"),
-    Note::operation(REPEAT, "repeat Interest"),
+    Note::operation(REPEAT, "repeat, remove Interest"),
     Note::size("Interest that waits", size_of::<Waiting<2>>() - size_of::<Waiting<1>>() - NAME),
     Note::size("Forwarder", size_of::<Tables>()),
     Note::size("HmacKey", size_of::<HmacKey>()),
@@ -54,20 +54,22 @@ fn run() -> Option<()> {
 
     let [first, second, third, fourth] = &ASKED;
     // The first neighbour requests a reading of this mote. The mote has no reading yet.
-    (mote.receive(crypto, FIRST, &key, &[first])? == Outcome::Forwarded).then_some(())?;
+    (mote.receive(crypto, FIRST, &key, first)? == Outcome::Forwarded).then_some(())?;
     mote.answer(crypto, &key)?;
     // The second neighbour requests the same reading.
-    (mote.receive(crypto, SECOND, &key, &[second])? == Outcome::Stored).then_some(())?;
+    (mote.receive(crypto, SECOND, &key, second)? == Outcome::Stored).then_some(())?;
     (mote.radio.to == SECOND).then_some(())?;
     // The first neighbour requests a content of the second neighbour. The mote forwards the Data packet if its
     // signature is valid.
-    (mote.receive(crypto, FIRST, &key, &[third])? == Outcome::Forwarded).then_some(())?;
+    (mote.receive(crypto, FIRST, &key, third)? == Outcome::Forwarded).then_some(())?;
     (mote.radio.to == SECOND).then_some(())?;
-    (mote.receive(crypto, SECOND, &key, &ANSWER)? == Outcome::Returned).then_some(())?;
+    let [begin, end] = ANSWER;
+    mote.receive(crypto, SECOND, &key, begin).is_none().then_some(())?;
+    (mote.receive(crypto, SECOND, &key, end)? == Outcome::Returned).then_some(())?;
     (mote.radio.to == FIRST).then_some(())?;
     // If an Interest is not answered, the mote sends it again, and later removes it.
     mote.forwarder.store = FixedStore::default();
-    (mote.receive(crypto, FIRST, &key, &[fourth])? == Outcome::Forwarded).then_some(())?;
+    (mote.receive(crypto, FIRST, &key, fourth)? == Outcome::Forwarded).then_some(())?;
     mote.end()?;
     mote.encrypt(crypto)?;
     let message = black_box(mote.packet.first_chunk::<100>()?);
@@ -146,19 +148,16 @@ impl Mote {
         }
     }
 
-    /// Processes the frames of a neighbour.
+    /// Processes a frame of a neighbour. Returns `None` if the frame is invalid, or does not complete a packet.
     #[inline(never)]
-    fn receive(&mut self, crypto: &mut Provider, from: FaceId, key: &HmacKey, frames: &[&[u8]]) -> Option<Outcome> {
+    fn receive(&mut self, crypto: &mut Provider, from: FaceId, key: &HmacKey, fragment: &[u8]) -> Option<Outcome> {
         let Self { forwarder, reassembly, radio, packet } = self;
         let hop = Hop { source: LinkAddress::Short(from.0), destination: LinkAddress::Short(9) };
         let mut frame = Frame::new(packet, MAX_HEAD);
-        mark_begin(RESTORE);
-        for fragment in frames {
-            if let Some(payload) = reassembly.receive_page(NOW, &hop, fragment).ok()? {
-                decompress(payload, &CONTEXTS, |_| None, &mut frame).ok()?;
-            }
-        }
-        mark_end(RESTORE);
+        measured(RESTORE, || {
+            let payload = reassembly.receive_page(NOW, &hop, fragment).ok()??;
+            decompress(payload, &CONTEXTS, |_| None, &mut frame).ok()
+        })?;
         let packet = frame.bytes_mut();
         if packet.first() == Some(&DATA) {
             let mut authentic = |data: &ReceivedData<'_>| measured(VERIFY, || data.signed.verify(crypto, key)).is_ok();
@@ -183,19 +182,15 @@ impl Mote {
         (outcome == Ok(Outcome::Returned) && radio.to == FIRST).then_some(())
     }
 
-    /// Lets the lifetime of an Interest end without an answer. The mote must retransmit the Interest once, and then
-    /// remove it.
-    #[inline(never)]
+    /// Lets the lifetime of an Interest end without an answer. The mote must retransmit the Interest, and then remove
+    /// it.
     fn end(&mut self) -> Option<()> {
         let Self { forwarder, radio, packet, .. } = self;
         radio.to = APPLICATION;
-        let again = forwarder.next_timeout()?.instant(NOW);
-        measured(REPEAT, || forwarder.on_timeout(again, packet, radio));
-        (radio.to == SECOND).then_some(())?;
         while let Some(end) = forwarder.next_timeout() {
-            forwarder.on_timeout(end.instant(NOW), packet, radio);
+            measured(REPEAT, || forwarder.on_timeout(end.instant(NOW), packet, radio));
         }
-        forwarder.pit.is_empty().then_some(())
+        (forwarder.pit.is_empty() && radio.to == SECOND).then_some(())
     }
 
     /// Acts as the producer: makes a name for a content, and encrypts the content.
