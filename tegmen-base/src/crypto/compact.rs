@@ -12,6 +12,7 @@ mod fast;
 #[cfg(any(test, feature = "small"))]
 mod small;
 
+use chosen::Schedule;
 #[cfg(not(feature = "small"))]
 use fast as chosen;
 #[cfg(feature = "small")]
@@ -22,7 +23,6 @@ use super::{Ccm, Crypto, KEY_LEN, NotAuthentic, Unsupported};
 #[cfg(feature = "p256")]
 use super::{MAX_SHARE, MAX_SIGNATURE, NamedGroup, SCALAR_LEN, SignatureScheme, p256};
 use crate::secret::{Secret, same};
-use zeroize::optimization_barrier;
 
 /// A provider with AES-128-CCM, SHA-256 and a random generator in little memory.
 ///
@@ -202,8 +202,8 @@ fn ccm(
         return Err(Unsupported);
     }
 
-    let mut rounds = [[0, 1, 0, 1]; 11];
-    let schedule = Schedule::expand(key, &mut rounds);
+    let mut place = chosen::place();
+    let schedule = Schedule::new(key, &mut place);
     let mut counter = Block([0; BLOCK_LEN]);
     let [flags, rest @ ..] = &mut counter.0;
     *flags = 14u8.wrapping_sub(nonce.len() as u8);
@@ -290,29 +290,7 @@ fn add_key([a, b, c, d]: State, [e, f, g, h]: State) -> State {
     [a ^ e, b ^ f, c ^ g, d ^ h]
 }
 
-/// The round keys of AES-128 (FIPS 197, section 5.2), wiped on drop.
-struct Schedule<'r>(&'r mut [State; 11]);
-
-impl<'r> Schedule<'r> {
-    /// Expands the key in place, so that no copy remains on the stack.
-    #[inline(never)]
-    fn expand(key: &[u8; KEY_LEN], rounds: &'r mut [State; 11]) -> Self {
-        let mut words = load(key);
-        let [first, behind @ ..] = &mut *rounds;
-        *first = words;
-        let mut constant = 1;
-        for round in behind {
-            let [a, b, c, d] = &mut words;
-            *a ^= constant ^ chosen::substitute(*d, *d, *d, *d).rotate_right(8);
-            *b ^= *a;
-            *c ^= *b;
-            *d ^= *c;
-            constant = double(constant);
-            *round = words;
-        }
-        Self(rounds)
-    }
-
+impl Schedule<'_> {
     /// Adds bytes to a MAC, and then zeros up to a whole block (RFC 3610, section 2.2).
     #[inline(never)]
     fn authenticate(&self, mac: &mut Block, bytes: &[u8]) {
@@ -320,21 +298,6 @@ impl<'r> Schedule<'r> {
             add(&mut mac.0, chunk);
             self.encrypt(mac);
         }
-    }
-
-    /// Encrypts one block (FIPS 197, section 5.1).
-    #[inline(always)]
-    fn encrypt(&self, block: &mut Block) {
-        chosen::encrypt(self.0, block);
-    }
-}
-
-impl Drop for Schedule<'_> {
-    fn drop(&mut self) {
-        // The wiped value is not zero, because setting all bytes to one value is a function call, which takes twice as
-        // long on a mote.
-        *self.0 = [[0, 1, 0, 1]; 11];
-        optimization_barrier(self.0);
     }
 }
 

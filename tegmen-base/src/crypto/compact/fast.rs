@@ -1,20 +1,61 @@
 //! AES and SHA-256 that take fewer instructions than [`small`](super::small), and more bytes.
 
-use super::{Block, CONSTANTS, S_BOX, State, add_key, double, later, load};
+use super::{Block, CONSTANTS, KEY_LEN, S_BOX, State, add_key, double, later, load};
+use zeroize::optimization_barrier;
 
-/// Encrypts one block of AES (FIPS 197, section 5.1).
-#[inline(never)]
-pub(super) fn encrypt(rounds: &[State; 11], block: &mut Block) {
-    let [first, middle @ .., last] = rounds;
-    let mut state = add_key(load(&block.0), *first);
-    for key in middle {
-        let [a, b, c, d] = state;
-        state = add_key(*key, [mix(a, b, c, d), mix(b, c, d, a), mix(c, d, a, b), mix(d, a, b, c)]);
+/// Returns the place of the round keys, before the expansion of a key. This is a function, because an image would store
+/// the bytes of a constant.
+#[inline(always)]
+pub(super) const fn place() -> [State; 11] {
+    [[0, 1, 0, 1]; 11]
+}
+
+/// The round keys of AES-128 (FIPS 197, section 5.2), wiped on drop.
+pub(super) struct Schedule<'r>(&'r mut [State; 11]);
+
+impl<'r> Schedule<'r> {
+    /// Expands the key in place, so that no copy remains on the stack.
+    #[inline(never)]
+    pub(super) fn new(key: &[u8; KEY_LEN], rounds: &'r mut [State; 11]) -> Self {
+        let mut words = load(key);
+        let [first, behind @ ..] = &mut *rounds;
+        *first = words;
+        let mut constant = 1;
+        for round in behind {
+            let [a, b, c, d] = &mut words;
+            *a ^= constant ^ substitute(*d, *d, *d, *d).rotate_right(8);
+            *b ^= *a;
+            *c ^= *b;
+            *d ^= *c;
+            constant = double(constant);
+            *round = words;
+        }
+        Self(rounds)
     }
-    let [mut a, mut b, mut c, mut d] = state;
-    for (column, key) in block.0.as_chunks_mut().0.iter_mut().zip(last) {
-        *column = (key ^ substitute(a, b, c, d)).to_le_bytes();
-        (a, b, c, d) = (b, c, d, a);
+
+    /// Encrypts one block (FIPS 197, section 5.1).
+    #[inline(never)]
+    pub(super) fn encrypt(&self, block: &mut Block) {
+        let [first, middle @ .., last] = &*self.0;
+        let mut state = add_key(load(&block.0), *first);
+        for key in middle {
+            let [a, b, c, d] = state;
+            state = add_key(*key, [mix(a, b, c, d), mix(b, c, d, a), mix(c, d, a, b), mix(d, a, b, c)]);
+        }
+        let [mut a, mut b, mut c, mut d] = state;
+        for (column, key) in block.0.as_chunks_mut().0.iter_mut().zip(last) {
+            *column = (key ^ substitute(a, b, c, d)).to_le_bytes();
+            (a, b, c, d) = (b, c, d, a);
+        }
+    }
+}
+
+impl Drop for Schedule<'_> {
+    fn drop(&mut self) {
+        // The wiped value is not zero, because setting all bytes to one value is a function call, which takes twice as
+        // long on a mote.
+        *self.0 = [[0, 1, 0, 1]; 11];
+        optimization_barrier(self.0);
     }
 }
 
@@ -30,7 +71,7 @@ fn mix(a: u32, b: u32, c: u32, d: u32) -> u32 {
 /// Does the same as [`mix`], but without MixColumns.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "a byte indexes a table of 256")]
-pub(super) fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
+fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
     let column = |byte: u32| TABLE[usize::from(byte as u8)];
     // The low byte of a column is the S-box itself.
     column(a) & 0xff | (column(b >> 8) & 0xff) << 8 | (column(c >> 16) & 0xff) << 16 | column(d >> 24) << 24

@@ -1,28 +1,54 @@
 //! AES and SHA-256 that take fewer bytes than [`fast`](super::fast), and more instructions. The table of AES is its
 //! S-box of 256 bytes, and no loop is unrolled.
 
-use super::{Block, CONSTANTS, S_BOX, State, add_key, later, load, store};
+use super::{Block, CONSTANTS, KEY_LEN, S_BOX, add, double, later, load};
+use zeroize::optimization_barrier;
 
-/// Encrypts one block of AES (FIPS 197, section 5.1).
-#[inline(never)]
-pub(super) fn encrypt(rounds: &[State; 11], block: &mut Block) {
-    let [first, behind @ ..] = rounds;
-    block.0 = store(add_key(load(&block.0), *first));
-    let mut left = behind.len();
-    for keys in behind {
-        left = left.wrapping_sub(1);
-        let [mut a, mut b, mut c, mut d] = load(&block.0);
-        for (column, key) in block.0.as_chunks_mut().0.iter_mut().zip(keys) {
-            let mut mixed = substitute(a, b, c, d);
-            // The last round has no MixColumns.
-            if left > 0 {
-                mixed = mix(mixed);
+/// No place, because the round keys are not stored.
+pub(super) struct Place;
+
+pub(super) const fn place() -> Place {
+    Place
+}
+
+/// A key of AES-128. Each encryption of a block computes the round keys again (FIPS 197, section 5.2).
+pub(super) struct Schedule<'k>(&'k [u8; KEY_LEN]);
+
+impl<'k> Schedule<'k> {
+    pub(super) const fn new(key: &'k [u8; KEY_LEN], _: &mut Place) -> Self {
+        Self(key)
+    }
+
+    /// Encrypts one block (FIPS 197, section 5.1).
+    #[inline(never)]
+    pub(super) fn encrypt(&self, block: &mut Block) {
+        let mut keys = load(self.0);
+        add(&mut block.0, self.0);
+        let mut constant = 1;
+        for round in 0..ROUNDS {
+            let [.., last] = keys;
+            let mut before = substitute(last, last, last, last).rotate_right(8) ^ constant;
+            constant = double(constant);
+            let [mut a, mut b, mut c, mut d] = load(&block.0);
+            for (column, key) in block.0.as_chunks_mut().0.iter_mut().zip(&mut keys) {
+                *key ^= before;
+                before = *key;
+                let mut mixed = substitute(a, b, c, d);
+                // The last round has no MixColumns.
+                if round < ROUNDS - 1 {
+                    mixed = mix(mixed);
+                }
+                *column = (*key ^ mixed).to_le_bytes();
+                (a, b, c, d) = (b, c, d, a);
             }
-            *column = (key ^ mixed).to_le_bytes();
-            (a, b, c, d) = (b, c, d, a);
         }
+        keys = [0; 4];
+        optimization_barrier(&keys);
     }
 }
+
+/// Number of rounds of AES-128.
+const ROUNDS: usize = 10;
 
 /// Computes MixColumns for one column (FIPS 197, section 5.1.3).
 #[inline(always)]
@@ -36,7 +62,7 @@ fn mix(column: u32) -> u32 {
 /// order.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "a byte indexes a table of 256")]
-pub(super) fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
+fn substitute(a: u32, b: u32, c: u32, d: u32) -> u32 {
     let byte = |byte: u32| u32::from(S_BOX[usize::from(byte as u8)]);
     byte(a) | byte(b >> 8) << 8 | byte(c >> 16) << 16 | byte(d >> 24) << 24
 }
