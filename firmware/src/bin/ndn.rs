@@ -50,26 +50,26 @@ extern "C" fn main() -> ! {
 fn run() -> Option<()> {
     let crypto = &mut Provider::new([1; 32]);
     let mote = made()?;
-    let key = HmacKey::new::<Provider>(&[black_box(b"a key of sixteen")]);
+    let key = &mut HmacKey::none();
+    key.set::<Provider>(&[black_box(b"a key of sixteen")]);
 
     let [first, second, third, fourth] = &ASKED;
     // The first neighbour requests a reading of this mote. The mote has no reading yet.
-    (mote.receive(crypto, FIRST, &key, first)? == Outcome::Forwarded).then_some(())?;
-    mote.answer(crypto, &key)?;
+    (mote.receive(crypto, FIRST, key, first)? == Outcome::Forwarded).then_some(())?;
+    mote.answer(crypto, key)?;
     // The second neighbour requests the same reading.
-    (mote.receive(crypto, SECOND, &key, second)? == Outcome::Stored).then_some(())?;
+    (mote.receive(crypto, SECOND, key, second)? == Outcome::Stored).then_some(())?;
     (mote.radio.to == SECOND).then_some(())?;
     // The first neighbour requests a content of the second neighbour. The mote forwards the Data packet if its
     // signature is valid.
-    (mote.receive(crypto, FIRST, &key, third)? == Outcome::Forwarded).then_some(())?;
+    (mote.receive(crypto, FIRST, key, third)? == Outcome::Forwarded).then_some(())?;
     (mote.radio.to == SECOND).then_some(())?;
     let [begin, end] = ANSWER;
-    mote.receive(crypto, SECOND, &key, begin).is_none().then_some(())?;
-    (mote.receive(crypto, SECOND, &key, end)? == Outcome::Returned).then_some(())?;
+    mote.receive(crypto, SECOND, key, begin).is_none().then_some(())?;
+    (mote.receive(crypto, SECOND, key, end)? == Outcome::Returned).then_some(())?;
     (mote.radio.to == FIRST).then_some(())?;
-    // If an Interest is not answered, the mote sends it again, and later removes it.
-    mote.forwarder.store = FixedStore::default();
-    (mote.receive(crypto, FIRST, &key, fourth)? == Outcome::Forwarded).then_some(())?;
+    // The second neighbour does not answer the last Interest. The mote sends it again, and later removes it.
+    (mote.receive(crypto, FIRST, key, fourth)? == Outcome::Forwarded).then_some(())?;
     mote.end()?;
     mote.encrypt(crypto)?;
     let message = black_box(mote.packet.first_chunk::<100>()?);
@@ -241,8 +241,10 @@ static ROUTES: [(Name<'static>, &[NextHop]); 2] =
 const ASK_READING: [u8; 24] = *b"\xfe\x10\x02\x80\x01\x12\x44roomtemp\x2017\xff\0\0\0\0\x38";
 /// The frame of an Interest of a neighbour for the content `/garden/temp/17` of the second neighbour.
 const ASK_GARDEN: [u8; 24] = *b"\xfe\x10\0\x14\x64gardentemp\x2017\xff\0\0\0\0\x38";
+/// The same for the content `/garden/temp/18`.
+const ASK_NEXT: [u8; 24] = *b"\xfe\x10\0\x14\x64gardentemp\x2018\xff\0\0\0\0\x38";
 /// The Interests that the neighbours send, in order.
-static ASKED: [[u8; 24]; 4] = [ask(ASK_READING, 1), ask(ASK_READING, 2), ask(ASK_GARDEN, 3), ask(ASK_GARDEN, 4)];
+static ASKED: [[u8; 24]; 4] = [ask(ASK_READING, 1), ask(ASK_READING, 2), ask(ASK_GARDEN, 3), ask(ASK_NEXT, 4)];
 
 /// Returns the frame of an Interest with a nonce of four bytes `nonce`.
 const fn ask(mut frame: [u8; 24], nonce: u8) -> [u8; 24] {
