@@ -274,11 +274,12 @@ impl<F: Fib, P: Pit, S: Store> Forwarder<F, P, S> {
             }
             let tried = entry.sent.as_slice().iter().find(|sent| sent.face == face);
             // Chooses the next hop with the lowest cost to which the Interest was not sent yet. If there is none,
-            // chooses the next hop to which it was sent the longest time ago.
+            // chooses the next hop to which it was sent the longest time ago. A time since an Interest was sent has 24
+            // bits, so its rank is above each cost.
             let rank = match tried {
-                None => (false, u32::from(hop.cost)),
+                None => hop.cost.into(),
                 Some(_) if passing.from.is_none() => continue,
-                Some(sent) => (true, u32::MAX.wrapping_sub(now.since(sent.at(now)))),
+                Some(sent) => u32::MAX.wrapping_sub(now.since(sent.at(now))),
             };
             match strategy {
                 Strategy::Multicast => is_sent |= passing.send(face, now, id, entry, faces),
