@@ -73,14 +73,6 @@ pub(crate) struct Fields<'p> {
     found: [Option<&'p [u8]>; KINDS.len()],
 }
 
-impl Fields<'_> {
-    /// Returns true if the Interest has an element of a signature.
-    pub(crate) const fn are_signed(&self) -> bool {
-        let [.., info, signature] = &self.found;
-        info.is_some() || signature.is_some()
-    }
-}
-
 impl<'p> ReceivedInterest<'p> {
     /// Reads an Interest. `wire` must contain only this Interest. The digest of its parameters is not checked: call
     /// [`Self::has_valid_digest`].
@@ -107,7 +99,9 @@ impl<'p> ReceivedInterest<'p> {
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn read(&mut self, fields: &mut Fields<'p>, extent: Extent) -> Result<(), Error> {
         fields.value = tlv::only(self.wire, Type::INTEREST)?;
-        tlv::find(fields.value, &KINDS, &mut fields.found, extent)?;
+        // A compressed Interest has no signature.
+        let kinds = if extent == Extent::Exact { KINDS.get(..8).unwrap_or(&[]) } else { &KINDS };
+        tlv::find(fields.value, kinds, &mut fields.found, extent)?;
         let [name, prefix, fresh, hint, nonce, lifetime, hops, parameters, ..] = &fields.found;
         let name = name.filter(|_| fields.value.first() == Some(&FIRST)).ok_or(Error::Missing(Type::NAME))?;
         let interest = &mut self.interest;

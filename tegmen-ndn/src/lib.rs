@@ -51,9 +51,13 @@ pub const MAX_HEAD: usize = 6;
 /// Puts the type and the length in front of the value in `frame`.
 fn put_head(kind: Type, frame: &mut Frame<'_>) -> Result<(), Full> {
     let mut bytes = [0; tlv::MAX_NUMBERS];
-    let head = tlv::head(kind, frame.len(), &mut bytes)?;
-    let bytes = frame.widen(head.len(), 0)?;
-    tegmen_base::buf::copy(bytes, head)
+    put_front(tlv::head(kind, frame.len(), &mut bytes)?, frame)
+}
+
+/// Puts `bytes` in front of the bytes in `frame`.
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+fn put_front(bytes: &[u8], frame: &mut Frame<'_>) -> Result<(), Full> {
+    tegmen_base::buf::copy(frame.widen(bytes.len(), 0)?, bytes)
 }
 
 /// The Rust block of README.md, compiled as a test.

@@ -18,13 +18,15 @@ pub use restore::decompress;
 pub use time::{time_code, time_value};
 
 use crate::data::ReceivedData;
+use crate::error::Error;
 use crate::interest::{Fields, ReceivedInterest};
 use crate::name::Name;
+use crate::put_front;
 use crate::signature::{KeyLocator, Signed};
 use crate::tables::PitId;
 use crate::tlv::{self, Element, Elements, Extent, Type};
 use bytes::Out;
-use tegmen_base::buf::{Frame, Full, Writer, copy};
+use tegmen_base::buf::{Frame, Full, Writer};
 use tegmen_base::crypto::DIGEST_LEN;
 
 /// The first byte of a frame. It selects the page (RFC 8025) that RFC 9139 defines.
@@ -132,16 +134,21 @@ pub fn compress(
         dispatch.write(frame.len(), out);
     } else {
         let kind = if is_data == 0 { Type::INTEREST } else { Type::DATA };
-        tlv::only(packet, kind).map_err(|_| Full)?;
-        frame.append(packet)?;
+        append(packet, kind, frame).map_err(|_| Full)?;
         out.put(&[PAGE, is_data]);
     }
-    let head = writer.written();
-    let place = frame.widen(head.len(), 0).and_then(|bytes| copy(bytes, head));
+    let place = put_front(writer.written(), frame);
     if place.is_err() {
         frame.truncate(0);
     }
     place
+}
+
+/// Appends a packet of the type `kind`, without a change.
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+fn append(packet: &[u8], kind: Type, frame: &mut Frame<'_>) -> Result<(), Error> {
+    tlv::only(packet, kind)?;
+    Ok(frame.append(packet)?)
 }
 
 impl Dispatch {
@@ -177,7 +184,7 @@ impl Shared<'_> {
     fn interest(&self, packet: &[u8], dispatch: &mut Dispatch, out: &mut Out<'_, '_>) {
         let mut received = ReceivedInterest::unread(packet);
         let mut fields = Fields::default();
-        out.require(received.read(&mut fields, Extent::Exact).is_ok() && !fields.are_signed());
+        out.require(received.read(&mut fields, Extent::Exact).is_ok());
         let interest = &received.interest;
         let [hop_id, context, _] = &mut dispatch.cids;
         *hop_id = self.hop.map_or(0, |(id, _)| id.0);
@@ -225,12 +232,7 @@ impl Shared<'_> {
         out.require(received.read(Extent::Exact).is_ok());
         let ReceivedData { data, signed: Signed { info, value: signature, .. }, .. } = &received;
         out.require(
-            has_key_locator(info.kind.0) == Some(info.key.is_some())
-                && info.nonce.is_none()
-                && info.time.is_none()
-                && info.sequence.is_none()
-                && info.validity.is_none()
-                && data.content.is_some(),
+            is_known(u8::try_from(info.kind.0).unwrap_or(u8::MAX), info.key.is_some()) && data.content.is_some(),
         );
         let [hop_id, context, key_context] = &mut dispatch.cids;
         let name = data.name.as_bytes();
@@ -290,12 +292,9 @@ impl Shared<'_> {
     }
 }
 
-/// Returns true for a SignatureType that requires a KeyLocator, and false for a digest. Returns `None` for any other
-/// type.
-const fn has_key_locator(kind: u64) -> Option<bool> {
-    match kind {
-        0 => Some(false),
-        1 | 3..=5 => Some(true),
-        _ => None,
-    }
+/// Returns true if a signature of this SignatureType has a KeyLocator, as `has_key` claims. All known types have one,
+/// except a digest.
+fn is_known(kind: u8, has_key: bool) -> bool {
+    let kinds: u32 = if has_key { 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 } else { 1 };
+    kinds.checked_shr(kind.into()).unwrap_or(0) & 1 == 1
 }

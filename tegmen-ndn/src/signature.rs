@@ -91,7 +91,9 @@ impl<'p> SignatureInfo<'p> {
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn read(&mut self, value: &'p [u8], extent: Extent) -> Result<(), Error> {
         let mut fields = [None; KINDS.len()];
-        tlv::find(value, &KINDS, &mut fields, extent)?;
+        // The other elements are not in a compressed packet.
+        let kinds = if extent == Extent::Exact { KINDS.get(..2).unwrap_or(&[]) } else { &KINDS };
+        tlv::find(value, kinds, &mut fields, extent)?;
         let [kind, key, nonce, time, sequence, validity] = &fields;
         let mut number = None;
         tlv::read_integer(kind, Type::SIGNATURE_TYPE, &mut number, extent)?;

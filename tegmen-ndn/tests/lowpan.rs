@@ -3,10 +3,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tegmen_base::buf::{Frame, Writer};
-use tegmen_base::crypto::RustCrypto;
 use tegmen_base::crypto::hash::HmacKey;
+use tegmen_base::crypto::{MAX_SIGNATURE, RustCrypto, Unsupported};
 use tegmen_ndn::lowpan::{Context, HEADROOM, HopId, PAGE, compress, decompress, time_code, time_value};
-use tegmen_ndn::signature::{DigestSha256, HmacWithSha256, KeyLocator, Signer};
+use tegmen_ndn::signature::{DigestSha256, HmacWithSha256, KeyLocator, SignatureInfo, SignatureType, Signer};
 use tegmen_ndn::tlv::{self, Type};
 use tegmen_ndn::{Component, ContentType, Data, Error, Interest, MAX_HEAD, Name, Names, ReceivedData, write_uri};
 use tegmen_ndn::{ReceivedInterest, tlv::Elements};
@@ -287,6 +287,44 @@ fn other_packets_are_sent_uncompressed() {
     let inner = name(&format!("/sha256digest={digest}/a"));
     let interest = interest_bytes(&Interest { name: Name::of_checked(&inner), ..Interest::default() });
     assert!(!is_compressed(&compressed(&interest, &[], None)));
+}
+
+/// A signer that writes this SignatureInfo. Its signature is not valid.
+struct Described(SignatureInfo<'static>);
+
+impl Signer<RustCrypto> for Described {
+    fn info(&self) -> SignatureInfo<'_> {
+        self.0
+    }
+
+    fn sign(&self, _: &mut RustCrypto, _: &[&[u8]], out: &mut [u8; MAX_SIGNATURE]) -> Result<usize, Unsupported> {
+        out.fill(7);
+        Ok(32)
+    }
+}
+
+#[test]
+fn only_a_known_signature_without_optional_elements_is_compressed() {
+    let good = name("/a");
+    let data = Data { name: Name::of_checked(&good), content: Some(b"21"), ..Data::default() };
+    let is_compressed = |info| {
+        let packet = data_bytes(&data, &Described(info));
+        let payload = compressed(&packet, &[], None);
+        assert_eq!(restored(&payload, &[], None).unwrap().0, packet);
+        is_compressed(&payload)
+    };
+    let key = Some(KeyLocator::Digest(&[9]));
+    for kind in 0..300 {
+        assert_eq!(is_compressed(SignatureInfo::new(SignatureType(kind), None)), kind == 0, "{kind}");
+        let has_key = matches!(kind, 1 | 3 | 4 | 5);
+        assert_eq!(is_compressed(SignatureInfo::new(SignatureType(kind), key)), has_key, "{kind}");
+    }
+    let plain = SignatureInfo::new(SignatureType::HMAC_WITH_SHA256, key);
+    assert!(is_compressed(plain));
+    assert!(!is_compressed(SignatureInfo { nonce: Some(&[1]), ..plain }));
+    assert!(!is_compressed(SignatureInfo { time: Some(1), ..plain }));
+    assert!(!is_compressed(SignatureInfo { sequence: Some(1), ..plain }));
+    assert!(!is_compressed(SignatureInfo { validity: Some(&[1]), ..plain }));
 }
 
 #[test]

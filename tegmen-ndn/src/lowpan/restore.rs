@@ -3,7 +3,7 @@
 use super::bytes::{In, Out};
 use super::{
     CHAINED, CIDS, COMPRESSED, CONTENT_TYPE, Context, DIGEST, FINAL_BLOCK, FRESH, HINT, HopId, IS_DATA, KEY_DIGEST,
-    PAGE, PARAMETERS, PREFIX, has_key_locator, name, time_value,
+    PAGE, PARAMETERS, PREFIX, append, is_known, name, time_value,
 };
 use crate::error::Error;
 use crate::name::Name;
@@ -39,8 +39,7 @@ pub fn decompress<'n>(
         if first & !IS_DATA != 0 {
             return Err(Error::Compression);
         }
-        tlv::only(rest.rest(), kind)?;
-        frame.append(rest.rest())?;
+        append(rest.rest(), kind, frame)?;
         return Ok(None);
     }
     let second = rest.byte();
@@ -151,19 +150,20 @@ fn restore_data(first: u8, key_prefix: &[u8], body: &mut In<'_>, out: &mut Out<'
     let kind = info.bytes();
     out.element(Type::SIGNATURE_TYPE, kind);
     let key = out.len();
-    let has_key = if let [kind] = kind { has_key_locator((*kind).into()) } else { None };
+    let kind = if let [kind] = kind { *kind } else { u8::MAX };
     let is_digest = first & KEY_DIGEST != 0;
-    if is_digest {
-        out.element(Type::KEY_DIGEST, info.bytes());
-    } else if has_key == Some(true) {
-        out.put(key_prefix);
-        name::restore(&mut info, out);
-        out.enclose(key, Type::NAME);
-    }
-    if has_key == Some(true) {
+    let has_key = is_digest || is_known(kind, true);
+    if has_key {
+        if is_digest {
+            out.element(Type::KEY_DIGEST, info.bytes());
+        } else {
+            out.put(key_prefix);
+            name::restore(&mut info, out);
+            out.enclose(key, Type::NAME);
+        }
         out.enclose(key, Type::KEY_LOCATOR);
     }
-    body.require((!is_digest || has_key == Some(true)) && has_key.is_some() && info.finish().is_ok());
+    body.require(is_known(kind, has_key) && info.finish().is_ok());
     out.enclose(start, Type::SIGNATURE_INFO);
     out.element(Type::SIGNATURE_VALUE, signature);
 }
