@@ -108,8 +108,7 @@ impl<S: Store> AccessServer<S> {
 
     /// Returns the name of the device that sent a request, if the device is enabled.
     fn device(&self, identity: &Identity) -> Option<String> {
-        let enabled = |device: &Device| (!device.disabled).then(|| device.name().to_owned());
-        sender(&self.service, &self.credentials, identity, enabled)?
+        enabled_in(&self.service.state().view(), &self.credentials, identity)
     }
 
     /// Returns true if the sender of a request is a device of this server. Such a sender may use only the paths of this
@@ -125,13 +124,15 @@ impl<S: Store> AccessServer<S> {
 
     /// Answers a request for a token or an introspection. Defers the response until the decision is durable.
     fn ask(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
-        let (service, device) = (&self.service, self.device(request.identity()));
+        let service = &self.service;
         if request.message().uint(OptionNumber::CONTENT_FORMAT) != Some(ACE_CBOR.into()) {
+            let device = self.device(request.identity());
             service.refuse(device.as_deref(), "other-content-format", "a request that is not application/ace+cbor");
             return Err(Code::UNSUPPORTED_CONTENT_FORMAT);
         }
         let path = if request.path() == TOKEN { Path::Token } else { Path::Introspect };
-        service.answer_then(path, device, request.payload(), Peer { request, response });
+        let who = |view: &View| enabled_in(view, &self.credentials, request.identity());
+        service.answer_then(path, who, request.payload(), Peer { request, response });
         Ok(())
     }
 
@@ -228,9 +229,9 @@ pub(crate) fn sender_in<'v>(view: &'v View, credentials: &Credentials, identity:
     if identity.protection == Protection::Plain {
         return None;
     }
-    match credentials.stored_as(identity.principal) {
-        // A session of an earlier key of the device, or of an earlier device of this name, gives no right.
-        Some((name, digest)) => view.with_session_key(&name, digest.as_ref()),
+    // A session of an earlier key of the device, or of an earlier device of this name, gives no right.
+    match credentials.stored_as(identity.principal, |name, digest| view.with_session_key(name, digest)) {
+        Some(device) => device,
         None => {
             let (kind, digest) = credentials.certified(identity.principal)?;
             view.with_digest(&digest).filter(|device| match device.credential {
@@ -240,6 +241,12 @@ pub(crate) fn sender_in<'v>(view: &'v View, credentials: &Credentials, identity:
             })
         }
     }
+}
+
+/// Returns the name of the device that sent a request, if the device is enabled. `view` has the devices.
+fn enabled_in(view: &View, credentials: &Credentials, identity: &Identity) -> Option<String> {
+    let device = sender_in(view, credentials, identity)?;
+    (!device.disabled).then(|| device.name().to_owned())
 }
 
 /// Returns the name of the device that enrols in the session of this identity; `None` if the session has another

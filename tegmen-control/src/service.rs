@@ -11,7 +11,7 @@ use crate::access::enrolment::OneTimeKey;
 use crate::access::introspection::{Outcome, Reply, Upload, used_before};
 use crate::access::revocation::token_hash;
 use crate::audit::{AuditLog, Kind, NotWritten, Record, Then};
-use crate::state::{AcceptedSession, Change, Enrolment, Grounds, NewDevice, NotEnrolled, State, StateError};
+use crate::state::{AcceptedSession, Change, Enrolment, Grounds, NewDevice, NotEnrolled, State, StateError, View};
 use crate::upload::{self, NotTaken, Uploads};
 use grants::Grants;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,10 +76,20 @@ impl Asker for Promise<Reply> {
 
 /// A decision on a request, before it is durable.
 struct Decided {
+    /// The device that sent the request; `None` for a peer that proved no identity, and if `session` has the device.
+    who: Option<String>,
     outcome: Outcome,
     /// The session identity that was accepted, and the rows on which the decision depends.
     session: Option<(AcceptedSession, Grounds)>,
     now: time::Instant,
+}
+
+impl Decided {
+    /// Returns the device that sent the request; an empty text for a peer that proved no identity.
+    fn device(&self) -> &str {
+        let of_session = self.session.as_ref().map(|(session, _)| session.subscriber.as_str());
+        of_session.or(self.who.as_deref()).unwrap_or_default()
+    }
 }
 
 /// An access control server without its sockets.
@@ -135,28 +145,34 @@ impl<S: Store> Service<S> {
         self.answer(Path::Token, client, payload).await
     }
 
-    /// Decides as [`Self::introspect`] or [`Self::token`] does. `asker` gets the response as soon as it may be sent.
-    /// This function starts a task only if a token must be uploaded, or if a session identity must be written to a
-    /// shared store.
-    pub(crate) fn answer_then(self: &Arc<Self>, path: Path, who: Option<String>, payload: &[u8], asker: impl Asker) {
-        let decided = match self.decide(path, who.as_deref(), payload) {
+    /// Decides as [`Self::introspect`] or [`Self::token`] does. `who` returns the name of the device that sent the
+    /// request. `asker` gets the response as soon as it may be sent. This function starts a task only if a token must be
+    /// uploaded, or if a session identity must be written to a shared store.
+    pub(crate) fn answer_then(
+        self: &Arc<Self>,
+        path: Path,
+        who: impl FnOnce(&View) -> Option<String>,
+        payload: &[u8],
+        asker: impl Asker,
+    ) {
+        let decided = match self.decide(path, who, payload) {
             Ok(decided) => decided,
             Err(reply) => return asker.later()(reply),
         };
-        if let Some((decided, asker)) = self.finish_then(who.as_deref(), decided, asker) {
+        if let Some((decided, asker)) = self.finish_then(decided, asker) {
             let (service, payload, respond) = (Arc::clone(self), payload.to_vec(), asker.later());
-            tokio::spawn(async move { respond(service.bind(path, who.as_deref(), &payload, decided).await) });
+            tokio::spawn(async move { respond(service.bind(path, &payload, decided).await) });
         }
     }
 
     async fn answer(&self, path: Path, who: Option<&str>, payload: &[u8]) -> Reply {
-        match self.decide(path, who, payload) {
+        match self.decide(path, |_| who.map(str::to_owned), payload) {
             Err(reply) => reply,
             Ok(decided) => {
                 let (promise, answer) = promise();
-                match self.finish_then(who, decided, promise) {
+                match self.finish_then(decided, promise) {
                     None => answer.await.unwrap_or_else(|error| Reply::later(&error)),
-                    Some((decided, _)) => self.bind(path, who, payload, decided).await,
+                    Some((decided, _)) => self.bind(path, payload, decided).await,
                 }
             }
         }
@@ -167,67 +183,85 @@ impl<S: Store> Service<S> {
     /// upload of a token, or its session identity must be written to a store that other servers share. In these two
     /// cases this function does nothing, and returns `decided` and `asker` unchanged. The caller must then call
     /// [`Self::bind`].
-    fn finish_then<A: Asker>(&self, who: Option<&str>, mut decided: Decided, asker: A) -> Option<(Decided, A)> {
-        let Some((session, grounds)) = decided.session.take() else {
-            self.note_then(who.unwrap_or_default().to_owned(), decided.outcome, asker);
-            return None;
-        };
-        let Some(grants) = self.grants.as_ref().filter(|_| decided.outcome.upload.is_none()) else {
-            return Some((Decided { session: Some((session, grounds)), ..decided }, asker));
-        };
-        if let Err(StateError::SessionUsed { of_another }) = self.state.begin_to_bind(&session) {
-            let outcome = used_before(&session.subscriber, &session.identity, of_another);
-            self.note_then(session.subscriber, outcome, asker);
-            return None;
+    fn finish_then<A: Asker>(&self, decided: Decided, asker: A) -> Option<(Decided, A)> {
+        let grants = self.grants.as_ref().filter(|_| decided.outcome.upload.is_none());
+        match (decided, grants) {
+            (Decided { session: None, who, outcome, .. }, _) => {
+                self.note_then(who.unwrap_or_default(), outcome, asker);
+                None
+            }
+            (Decided { session: Some((session, _)), outcome, now, .. }, Some(grants)) => {
+                let Outcome { reply, message, .. } = outcome;
+                let seconds = now.as_micros() / 1_000_000;
+                grants.push(session, seconds, message, |prepared| asker.prepare(reply, prepared));
+                None
+            }
+            (decided, None) => Some((decided, asker)),
         }
-        let Outcome { reply, message, .. } = decided.outcome;
-        let seconds = decided.now.as_micros() / 1_000_000;
-        grants.push(session, seconds, message, |prepared| asker.prepare(reply, prepared));
-        None
     }
 
-    /// Decides on a request. If no decision is possible now, the error is the 5.03 response to the request.
-    fn decide(&self, path: Path, asker: Option<&str>, payload: &[u8]) -> Result<Decided, Reply> {
-        let who = asker.unwrap_or_default();
-        if let Err(not_written) = self.audit.is_writable() {
-            self.refuse(Some(who), "not-written", "a request, while the audit log cannot be written");
-            return Err(Reply::later(&not_written));
-        }
-        if self.grants.as_ref().is_some_and(|grants| !grants.has_space()) {
-            self.refuse(Some(who), "not-stored", "a request, while too many grants wait for the disk");
-            return Err(Reply::later(&"too many grants wait for the disk"));
-        }
+    /// Decides on a request. `who` returns the name of the device that sent the request. If no decision is possible now,
+    /// the error is the 5.03 response to the request.
+    fn decide(&self, path: Path, who: impl FnOnce(&View) -> Option<String>, payload: &[u8]) -> Result<Decided, Reply> {
+        let is_writable = self.audit.is_writable();
+        let has_space = self.grants.as_ref().is_none_or(Grants::has_space);
         let now = self.now();
         let mut view = self.state.view();
-        if asker.is_some() && !view.is_current() {
+        let mut who = who(&view);
+        let refused = match is_writable {
+            Err(not_written) => {
+                Some((Reply::later(&not_written), ("not-written", "a request, while the audit log cannot be written")))
+            }
+            Ok(()) if !has_space => Some((
+                Reply::later(&"too many grants wait for the disk"),
+                ("not-stored", "a request, while too many grants wait for the disk"),
+            )),
+            Ok(()) if who.is_some() && !view.is_current() => Some((
+                Reply::later(&"the store does not answer"),
+                ("out-of-date", "a request, while the store does not answer"),
+            )),
+            Ok(()) => None,
+        };
+        if let Some((reply, (code, request))) = refused {
             drop(view);
-            self.refuse(Some(who), "out-of-date", "a request, while the store does not answer");
-            return Err(Reply::later(&"the store does not answer"));
+            self.refuse(who.as_deref(), code, request);
+            return Err(reply);
         }
         let mut outcome = match path {
-            Path::Introspect => view.introspect::<HostCrypto>(asker, payload, now),
+            Path::Introspect => view.introspect::<HostCrypto>(who.as_deref(), payload, now),
             Path::Token => {
                 let mut crypto = self.crypto.lock().unwrap_or_else(PoisonError::into_inner);
-                view.token(asker, payload, now, &mut *crypto)
+                view.token(who.as_deref(), payload, now, &mut *crypto)
             }
         };
         let session = outcome.session.take().map(|identity| {
-            let grounds = view.grounds(&identity, who);
+            let subscriber = who.take().unwrap_or_default();
+            let grounds = view.grounds(&identity, &subscriber);
             let (until, token) = (view.session_until(now), outcome.token.take());
-            (AcceptedSession { identity, subscriber: who.to_owned(), until, token }, grounds)
+            (AcceptedSession { identity, subscriber, until, token }, grounds)
         });
-        Ok(Decided { outcome, session, now })
+        if let Some((session, _)) = &session
+            && self.grants.is_some()
+            && outcome.upload.is_none()
+            && let Err(StateError::SessionUsed { of_another }) = view.bind(session)
+        {
+            let (subscriber, outcome) =
+                (&session.subscriber, used_before(&session.subscriber, &session.identity, of_another));
+            return Ok(Decided { who: Some(subscriber.clone()), outcome, session: None, now });
+        }
+        Ok(Decided { who, outcome, session, now })
     }
 
     /// Stores the session identity that the decision `decided` accepts, and writes the line about the decision into the
     /// audit log. Uploads the token if the decision demands an upload. Decides again if another server changed the
     /// policy or a device meanwhile.
-    async fn bind(&self, path: Path, asker: Option<&str>, payload: &[u8], mut decided: Decided) -> Reply {
-        let who = asker.unwrap_or_default();
+    async fn bind(&self, path: Path, payload: &[u8], mut decided: Decided) -> Reply {
         for _ in 0..DECISIONS {
-            let Decided { mut outcome, session, now } = decided;
-            let Some((session, grounds)) = session else { return self.note(who, outcome).await };
-            let upload = outcome.upload.take();
+            let Decided { who, mut outcome, session, now } = decided;
+            let Some((session, grounds)) = session else {
+                return self.note(&who.unwrap_or_default(), outcome).await;
+            };
+            let (who, upload) = (session.subscriber.as_str(), outcome.upload.take());
             match self.state.bind(&session, &grounds, now.as_micros() / 1_000_000).await {
                 Ok(()) => {
                     let reply = self.note(who, outcome).await;
@@ -243,7 +277,7 @@ impl<S: Store> Service<S> {
                     return self.note(who, used_before(who, &session.identity, of_another)).await;
                 }
                 // The policy may refuse now.
-                Err(StateError::Changed(_)) => match self.decide(path, asker, payload) {
+                Err(StateError::Changed(_)) => match self.decide(path, |_| Some(who.to_owned()), payload) {
                     Ok(again) => decided = again,
                     Err(reply) => return reply,
                 },
@@ -253,7 +287,11 @@ impl<S: Store> Service<S> {
                 }
             }
         }
-        self.refuse(Some(who), "changed-meanwhile", "a request, while policy or devices changed each time");
+        self.refuse(
+            Some(decided.device()),
+            "changed-meanwhile",
+            "a request, while policy or devices changed each time",
+        );
         Reply::later(&"policy or devices changed during each decision")
     }
 

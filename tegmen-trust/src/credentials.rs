@@ -385,13 +385,13 @@ impl Credentials {
         self.read(|shared| shared.principals.stored(identity))
     }
 
-    /// If a peer proved the last key of an identity whose key came from a [`KeyStore`], returns this identity and the
-    /// [digest](Self::digest_of_key) of the key. The digest is `None` if the key is not known. Returns `None` if the peer
-    /// proved something else.
-    pub fn stored_as(&self, principal: Principal) -> Option<(String, Option<Digest>)> {
+    /// If a peer proved the last key of an identity whose key came from a [`KeyStore`], passes this identity and the
+    /// [digest](Self::digest_of_key) of the key to `take`, and returns the result. The digest is `None` if the key is not
+    /// known. Returns `None` if the peer proved something else. `take` must not call the credentials.
+    pub fn stored_as<T>(&self, principal: Principal, take: impl FnOnce(&str, Option<&Digest>) -> T) -> Option<T> {
         self.read(|shared| {
             let Who { proof: Proof::Stored(digest), name } = shared.principals.get(principal)? else { return None };
-            (shared.principals.stored(name) == Some(principal)).then(|| (name.clone(), *digest))
+            (shared.principals.stored(name) == Some(principal)).then(|| take(name, digest.as_ref()))
         })
     }
 

@@ -221,7 +221,7 @@ impl View {
     ///
     /// # Errors
     /// [`StateError::SessionUsed`] if the identity is in the store, or is about to be written.
-    pub(super) fn bind(&mut self, session: &AcceptedSession) -> Result<(), StateError> {
+    pub(crate) fn bind(&mut self, session: &AcceptedSession) -> Result<(), StateError> {
         let AcceptedSession { identity, subscriber, token, .. } = session;
         if self.accepted.bind_last(identity, subscriber) {
             return Ok(());
