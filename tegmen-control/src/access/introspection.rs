@@ -407,7 +407,7 @@ impl<D: Devices> Introspection<'_, D> {
         scope: Option<Scope>,
         now: Instant,
     ) -> Result<Granted, Reason> {
-        self.accepted.prefetch(identity);
+        let prefetched = self.accepted.prefetch(identity);
         // This precedes every lookup of a device, so that the answer reveals nothing about devices.
         self.accepted.has_room(subscriber.name, now).map_err(Reason::Identity)?;
         let publisher = self.devices.publisher(identity.publisher()).ok_or(Reason::UnknownPublisher)?;
@@ -415,7 +415,7 @@ impl<D: Devices> Introspection<'_, D> {
             return Err(Reason::OtherMode);
         }
         self.permit(subscriber, publisher.party.party(), scope.as_ref())?;
-        self.accepted.accept(identity, subscriber.name, now).map_err(Reason::Identity)?;
+        self.accepted.accept_prefetched(prefetched, subscriber.name, now).map_err(Reason::Identity)?;
         let psk = publisher.protokey.session_key::<C>(mode, identity, subscriber.name);
         let cnf = Some(Confirmation::Key(CoseKey::symmetric(psk.expose())));
         let response = self.response(publisher.party, cnf, Some(Profile::COAP_DTLS), scope);

@@ -47,7 +47,7 @@ pub enum NotAccepted {
 
 struct Entry {
     tag: Tag,
-    identity: Box<str>,
+    identity: Text,
     subscriber: Arc<str>,
     until: Instant,
     /// The hash of the access token of the session; `None` if the session has no access token.
@@ -62,8 +62,54 @@ struct Entry {
 impl Entry {
     fn shown(&self) -> AcceptedIdentity<'_> {
         let Self { identity, subscriber, until, token, .. } = self;
-        AcceptedIdentity { identity, subscriber, until: *until, token: token.as_deref() }
+        AcceptedIdentity { identity: identity.as_str(), subscriber, until: *until, token: token.as_deref() }
     }
+
+    fn has(&self, identity: &str) -> bool {
+        self.identity.as_bytes() == identity.as_bytes()
+    }
+}
+
+/// Maximum number of bytes of a [`Text::Short`]. An entry with such a text needs no further memory.
+const SHORT: usize = 38;
+
+/// The text of a session identity.
+enum Text {
+    /// The number of bytes of the text, and an array that begins with these bytes.
+    Short(u8, [u8; SHORT]),
+    Long(Box<str>),
+}
+
+impl Text {
+    fn new(text: &str) -> Self {
+        let mut short = [0; SHORT];
+        match short.get_mut(..text.len()) {
+            Some(place) => {
+                place.copy_from_slice(text.as_bytes());
+                Self::Short(text.len() as u8, short)
+            }
+            None => Self::Long(text.into()),
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Short(len, short) => short.get(..usize::from(*len)).unwrap_or_default(),
+            Self::Long(text) => text.as_bytes(),
+        }
+    }
+
+    fn as_str(&self) -> &str {
+        // The bytes of a text are a text.
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+}
+
+/// A session identity that is searched soon: see [`Accepted::prefetch`].
+#[derive(Clone, Copy)]
+pub(crate) struct Prefetched<'t> {
+    tag: Tag,
+    identity: SessionIdentity<'t>,
 }
 
 /// A session identity that the server accepted.
@@ -114,9 +160,11 @@ impl Accepted {
     }
 
     /// Begins to read the memory in which a search for this identity begins. A later search then takes less time, if
-    /// the table is large.
-    pub(crate) fn prefetch(&self, identity: SessionIdentity<'_>) {
-        self.index.prefetch(self.tag(identity.as_str()));
+    /// the table is large. Returns the identity for [`Self::accept_prefetched`].
+    pub(crate) fn prefetch<'t>(&self, identity: SessionIdentity<'t>) -> Prefetched<'t> {
+        let tag = self.tag(identity.as_str());
+        self.index.prefetch(tag);
+        Prefetched { tag, identity }
     }
 
     /// Removes expired identities, and checks that one more identity of this subscriber fits.
@@ -139,8 +187,20 @@ impl Accepted {
     /// # Errors
     /// [`NotAccepted`] with the reason.
     pub fn accept(&mut self, identity: SessionIdentity<'_>, subscriber: &str, now: Instant) -> Result<(), NotAccepted> {
+        self.accept_prefetched(Prefetched { tag: self.tag(identity.as_str()), identity }, subscriber, now)
+    }
+
+    /// Accepts an identity as [`Self::accept`] does.
+    ///
+    /// # Errors
+    /// [`NotAccepted`] with the reason.
+    pub(crate) fn accept_prefetched(
+        &mut self,
+        Prefetched { tag, identity }: Prefetched<'_>,
+        subscriber: &str,
+        now: Instant,
+    ) -> Result<(), NotAccepted> {
         self.forget(now);
-        let tag = self.tag(identity.as_str());
         if let Some(entry) = self.find(tag, identity.as_str()) {
             return Err(if *entry.subscriber == *subscriber { NotAccepted::Used } else { NotAccepted::OfAnother });
         }
@@ -184,7 +244,7 @@ impl Accepted {
     /// Otherwise changes nothing and returns false. This function needs no search.
     pub(crate) fn bind_last(&mut self, identity: &str, subscriber: &str) -> bool {
         let is_it = |entry: &&mut Entry| {
-            !entry.is_bound && !entry.is_gone && *entry.identity == *identity && *entry.subscriber == *subscriber
+            !entry.is_bound && !entry.is_gone && entry.has(identity) && *entry.subscriber == *subscriber
         };
         self.entries.back_mut().filter(is_it).map(|entry| entry.is_bound = true).is_some()
     }
@@ -230,7 +290,7 @@ impl Accepted {
     }
 
     fn number(&self, tag: Tag, identity: &str) -> Option<u32> {
-        self.index.find(tag, |number| self.entry(number).is_some_and(|entry| *entry.identity == *identity))
+        self.index.find(tag, |number| self.entry(number).is_some_and(|entry| entry.has(identity)))
     }
 
     /// Returns the position of the entry with this number.
@@ -260,7 +320,7 @@ impl Accepted {
         is_bound: bool,
     ) {
         self.index.insert(tag, self.first.wrapping_add(self.entries.len() as u32) & LAST);
-        let identity = identity.as_str().into();
+        let identity = Text::new(identity.as_str());
         self.entries.push_back(Entry { tag, identity, subscriber, until, token, is_bound, is_gone: false });
     }
 

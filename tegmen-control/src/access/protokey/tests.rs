@@ -65,3 +65,21 @@ fn the_identity_that_was_accepted_last_is_bound_once_and_only_for_its_subscriber
     table.take_back(last);
     assert!(!table.bind_last(last, "a"), "it is gone");
 }
+
+#[test]
+fn identities_of_each_length_are_accepted_once_and_shown_unchanged() {
+    let mut table = Accepted::new(AcceptedBounds::default());
+    let texts: Vec<String> =
+        (12..=126).filter(|len| len % 4 != 1).map(|len| format!("p;{}", "A".repeat(len))).collect();
+    assert!(texts.iter().any(|text| text.len() == 38) && texts.iter().any(|text| text.len() == 128));
+    for text in &texts {
+        assert_eq!(table.accept(identity(text), "a", at(0)), Ok(()), "{text}");
+        assert!(table.bind_last(text, "a"), "{text}");
+    }
+    for text in &texts {
+        assert_eq!(table.accept(identity(text), "a", at(1)), Err(NotAccepted::Used), "{text}");
+        let known = table.of_subscriber(text, "a", at(1)).expect("an accepted identity");
+        assert_eq!((known.identity, known.subscriber), (text.as_str(), "a"));
+    }
+    assert_eq!(table.iter().map(|known| known.identity).collect::<Vec<_>>(), texts);
+}
