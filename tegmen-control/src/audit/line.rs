@@ -1,12 +1,15 @@
 //! Lines of an audit log.
 
 use serde::Deserialize;
-use std::io::Write as _;
 use tegmen_base::hex::digits;
 use tegmen_trust::digest::{Digest, sha256};
 
 /// Maximum number of bytes of the message of a record; a longer message is cut.
 pub const MAX_MESSAGE: usize = 1024;
+/// The number of bytes for which [`Record::write`] reserves memory, in addition to the name and the message.
+const AROUND: usize = 128;
+/// Maximum number of decimal digits of a `u64`.
+const DIGITS: usize = 20;
 /// Maximum number of bytes of a line that can be read.
 pub(super) const MAX_LINE: usize = 65_536;
 
@@ -72,15 +75,34 @@ impl Record {
     /// Appends the event as JSON, for [`write_line`]. `at` is in seconds since 1970.
     pub(super) fn write(&self, at: u64, out: &mut Vec<u8>) {
         let Self { kind, who, code, message } = self;
-        // A write to memory does not fail.
-        let _ = write!(out, "{{\"at\":{at},\"kind\":\"{}\",\"who\":", kind.name());
-        write_text(cut(who), out);
+        let (who, message) = (cut(who), cut(message));
+        out.reserve(AROUND.saturating_add(who.len()).saturating_add(message.len()));
+        out.extend_from_slice(b"{\"at\":");
+        write_number(at, out);
+        out.extend_from_slice(b",\"kind\":\"");
+        out.extend_from_slice(kind.name().as_bytes());
+        out.extend_from_slice(b"\",\"who\":");
+        write_text(who, out);
         out.extend_from_slice(b",\"code\":");
         write_text(code, out);
         out.extend_from_slice(b",\"message\":");
-        write_text(cut(message), out);
+        write_text(message, out);
         out.push(b'}');
     }
+}
+
+/// Appends a number in decimal digits. This takes less time than a format with arguments.
+fn write_number(mut number: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; DIGITS];
+    let mut first = DIGITS;
+    while first == DIGITS || number > 0 {
+        first = first.saturating_sub(1);
+        if let Some(digit) = digits.get_mut(first) {
+            *digit = b'0'.wrapping_add((number % 10) as u8);
+        }
+        number /= 10;
+    }
+    out.extend_from_slice(digits.get(first..).unwrap_or_default());
 }
 
 /// Appends a text as a string of JSON.
@@ -101,8 +123,9 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
 /// hash of the new line.
 pub(super) fn write_line(out: &mut Vec<u8>, n: u64, before: &Digest, event: &[u8]) -> Digest {
     let start = out.len();
-    // A write to memory does not fail.
-    let _ = write!(out, "{{\"n\":{n},\"prev\":\"");
+    out.extend_from_slice(b"{\"n\":");
+    write_number(n, out);
+    out.extend_from_slice(b",\"prev\":\"");
     let mut hex = [0; 2 * size_of::<Digest>()];
     hex.as_chunks_mut().0.iter_mut().zip(before).for_each(|(pair, byte)| *pair = digits(*byte));
     out.extend_from_slice(&hex);

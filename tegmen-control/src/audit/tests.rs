@@ -97,6 +97,19 @@ fn a_record_is_written_as_the_json_of_its_fields() {
     }
 }
 
+#[test]
+fn numbers_are_written_in_decimal_digits() {
+    let record = Record { kind: Kind::Server, who: String::new(), code: "started", message: String::new() };
+    let longest = (0..=20).map(|digits| 10_u64.saturating_pow(digits));
+    for number in [0, 5].into_iter().chain(longest.flat_map(|power| [power - 1, power])) {
+        let (mut event, mut line) = (Vec::new(), Vec::new());
+        record.write(number, &mut event);
+        super::line::write_line(&mut line, number, &super::line::GENESIS, &event);
+        let line: serde_json::Value = serde_json::from_slice(&line).expect("a line of JSON");
+        assert_eq!((line["n"].as_u64(), line["at"].as_u64()), (Some(number), Some(number)));
+    }
+}
+
 /// Returns the number of the first line that is broken in a manipulated log.
 fn broken(log: &[u8], head: &Head) -> Option<u64> {
     match verify(log, Some(head)) {

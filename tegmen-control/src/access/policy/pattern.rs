@@ -101,7 +101,8 @@ impl fmt::Display for OwnedParty {
 impl fmt::Display for Party<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)?;
-        self.tags.iter().try_for_each(|tag| write!(f, " {TAG}{tag}"))
+        // This takes less time than a format with arguments.
+        self.tags.iter().try_for_each(|tag| [" ", TAG, tag].into_iter().try_for_each(|text| f.write_str(text)))
     }
 }
 
