@@ -249,6 +249,16 @@ impl<A: Default, const N: usize> Slab<A, N> {
         }
     }
 
+    /// Prefetches the entry of a peer from memory. Call this for several peers before the first of them is used.
+    #[inline]
+    pub(crate) fn prefetch_peer(&self, id: PeerId) {
+        if self.len >= SMALL
+            && let Some(entry) = self.entries.get(id.index)
+        {
+            prefetch(entry);
+        }
+    }
+
     /// Returns all peers.
     pub fn iter(&self) -> impl Iterator<Item = (PeerId, &Peer)> {
         let blocks = self.entries.blocks.iter().enumerate();

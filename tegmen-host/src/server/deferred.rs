@@ -19,6 +19,7 @@ use tegmen::endpoint::{Event, Peers};
 use tegmen::identity::PeerId;
 use tegmen::node::{Deferred, Features, Node, Oscore, SendError};
 use tegmen::time::Instant;
+use tegmen_accel::prefetch;
 
 /// The requests of a shard that wait for a response or for a decision of the policy. The key of a request is the number
 /// of its responder or of its authorization.
@@ -70,6 +71,7 @@ impl Deferrals {
     }
 
     /// Removes and returns the request of a responder. Returns `None` if the request already has a response.
+    #[inline]
     pub(crate) fn take(&mut self, number: u64) -> Option<DeferredRequest> {
         let place = self.places.remove(&number)?;
         Some(self.open.remove(place).1)
@@ -111,6 +113,25 @@ impl Deferrals {
                 return Some(released);
             }
             self.releases.pop_front();
+        }
+    }
+
+    /// Begins to load the next prepared responses, at most [`PREFETCHED`] of them, and their requests into the cache of
+    /// the processor. Calls `prefetch_peer` for the peer of each request. [`Self::next_released`] then returns these
+    /// responses. If many requests came after them, the cache no longer has them.
+    pub(super) fn prefetch_released(&self, prefetch_peer: impl Fn(PeerId)) {
+        let mut next = [None; PREFETCHED];
+        let numbers = self.releases.iter().flat_map(|release| release.numbers.iter().cloned().flatten());
+        for (place, number) in next.iter_mut().zip(numbers) {
+            *place = self.places.get(&number).and_then(|place| self.open.get(*place));
+            if let Some(open) = *place {
+                prefetch(open);
+            }
+        }
+        for (_, request) in next.into_iter().flatten() {
+            prefetch_peer(request.deferred.peer);
+            let payload = request.prepared.iter().flat_map(|reply| [reply.payload.first(), reply.payload.last()]);
+            payload.flatten().for_each(prefetch);
         }
     }
 
@@ -188,6 +209,10 @@ impl Deferrals {
         waiting
     }
 }
+
+/// Maximum number of prepared responses that one call of [`Deferrals::prefetch_released`] loads into the cache of the
+/// processor.
+pub(super) const PREFETCHED: usize = 32;
 
 /// The time after which a request with a deferred response is acknowledged. A response within this time is also the
 /// acknowledgement, which saves two messages. A client repeats its request after ACK_TIMEOUT, which is 2 s (RFC 7252,

@@ -4,7 +4,7 @@ use super::{COMMANDS, Shard};
 use crate::credentials::{IdentityKey, IdentityKeys};
 use crate::server::Application;
 use crate::server::command::{Command, FoundKey};
-use crate::server::deferred::{DeferredRequest, Outcome};
+use crate::server::deferred::{DeferredRequest, Outcome, PREFETCHED};
 use crate::server::notifier::Changes;
 use crate::server::reply::Reply;
 use tegmen::coap::Code;
@@ -105,7 +105,11 @@ impl<A: Application> Shard<A> {
 
     /// Sends a limited number of prepared responses.
     pub(super) fn send_prepared(&mut self, now: Instant) {
-        for _ in 0..COMMANDS {
+        for count in 0..COMMANDS {
+            if count % PREFETCHED == 0 && self.coap_server.deferrals.has_released() {
+                let peers = &self.node.endpoint.peers;
+                self.coap_server.deferrals.prefetch_released(|peer| peers.prefetch_peer(peer));
+            }
             let Some((number, instead)) = self.coap_server.deferrals.next_released() else { break };
             self.on_reply(now, number, instead);
         }
