@@ -324,12 +324,14 @@ impl<A: Application> CoapServer<A> {
             reply = challenge.because("the client has not proved its address");
         }
         let entry = peers.peer(deferred.peer)?;
-        let (remote, principal) = (entry.path().remote.into(), deferred.identity.principal);
-        self.resources.cause.set(reply.cause.clone());
-        self.resources.path.clear();
-        self.resources.path.push_str(&request.path);
-        self.report = Report { received: request.received, sent: reply.payload.len(), block: false };
-        self.report_request(remote, principal, request.method, reply.code);
+        if self.reports(reply.code) {
+            let (remote, principal) = (entry.path().remote.into(), deferred.identity.principal);
+            self.resources.cause.set(reply.cause.clone());
+            self.resources.path.clear();
+            self.resources.path.push_str(&request.path);
+            self.report = Report { received: request.received, sent: reply.payload.len(), block: false };
+            self.report_request(remote, principal, request.method, reply.code);
+        }
         Some((request, reply))
     }
 
@@ -347,12 +349,17 @@ impl<A: Application> CoapServer<A> {
         Some((copy, share))
     }
 
+    /// True if a response with this code is reported to the operator.
+    const fn reports(&self, code: Code) -> bool {
+        self.limits.report_requests || code.class() == 5
+    }
+
     /// Reports an answered request, or a deferred response, to the operator. The report contains the path that
     /// [`Resources::begin`] has read last.
     pub(super) fn report_request(&mut self, remote: SocketAddr, principal: Principal, method: Code, code: Code) {
         let Report { received, sent, block } = self.report;
         let cause = self.resources.cause.take();
-        if !self.limits.report_requests && code.class() != 5 {
+        if !self.reports(code) {
             return;
         }
         let identity = self.credentials.name_of(principal);
