@@ -42,6 +42,15 @@ struct Queue {
 }
 
 impl Queue {
+    /// Returns the batch to which the next grant belongs.
+    fn last(&mut self) -> &mut Batch {
+        let Self { waiting, spare, .. } = self;
+        if !waiting.back().is_some_and(|batch| batch.sessions.has_room()) {
+            waiting.push_back(std::mem::take(spare));
+        }
+        waiting.back_mut().unwrap_or(spare)
+    }
+
     /// Returns true if the next commit can begin now.
     const fn is_due(&self) -> bool {
         !self.in_progress && self.count > 0 && (self.closing || self.count >= self.enough)
@@ -89,12 +98,10 @@ impl Grants {
         prepare: impl FnOnce(&mut Prepared) -> Option<Then>,
     ) {
         let mut queue = self.shared.lock();
-        let last = queue.waiting.pop_back_if(|batch| batch.sessions.has_room());
-        let mut batch = last.unwrap_or_else(|| std::mem::take(&mut queue.spare));
+        let batch = queue.last();
         batch.sessions.add(&session);
         batch.records.push_awaited(&granted(session.subscriber, message), prepare);
         batch.now = now;
-        queue.waiting.push_back(batch);
         queue.count = queue.count.saturating_add(1);
         let begins = queue.is_due() && queue.count == queue.enough.max(1);
         drop(queue);
@@ -169,19 +176,30 @@ impl Shared {
         Some(batch)
     }
 
-    /// Ends a commit of `count` grants, whose callers have their results. Many callers send their next request when they have
-    /// their result. So the next commit waits for as many grants as waited or were in progress now, and serves all of them.
+    /// Ends a commit of `count` grants, whose callers have their results.
     fn end(&self, count: usize) {
         let mut queue = self.lock();
         queue.in_progress = false;
-        let expected = queue.count.saturating_add(count);
-        queue.enough = if expected < MANY { 0 } else { expected.min(MOST_GATHERED) };
+        queue.enough = enough(count, queue.count);
         let begins = queue.is_due() || queue.closing;
         drop(queue);
         if begins {
             self.changed.notify_one();
         }
     }
+}
+
+/// Returns the number of waiting grants with which the next commit begins. The last commit had `count` grants, and
+/// `waiting` grants came during this commit.
+///
+/// Many callers send their next request when they have their result. So about `count + waiting` callers send requests,
+/// and the next commit begins when three quarters of them wait. The last quarter sends its requests while the commit is
+/// in progress. If one commit served all callers, the thread that decides on requests would have nothing to do during the
+/// commit. If each commit began at once, it would serve few callers, and a commit costs nearly as much time for few as for
+/// many.
+fn enough(count: usize, waiting: usize) -> usize {
+    let callers = count.saturating_add(waiting);
+    if callers < MANY { 0 } else { callers.saturating_sub(callers / 4).min(MOST_GATHERED) }
 }
 
 /// Maximum time for which a grant waits for further grants. The time begins after the previous commit in the store.
