@@ -25,7 +25,7 @@ use super::rekeying::{Outgoing, Rekeying};
 use super::rows::{self, Begun, GUARD, Head, Row};
 use super::tree::{Admitted, Change, KeyTree, MAX_LEVELS, Path, Refused, reserved};
 use crate::access::policy::OwnedParty;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -127,6 +127,8 @@ struct Group {
     since: u64,
     /// The Sender IDs of a Group OSCORE group.
     ids: SenderIds,
+    /// The epochs in which members joined together who still have one row.
+    joined: BTreeSet<u16>,
     /// The revision of the store that last changed the head, the main row of the group.
     at: Revision,
 }
@@ -141,6 +143,9 @@ struct Step {
     /// The names of the members that change, each with the new record of the member. `None` in place of a record
     /// removes the member.
     members: Vec<(String, Option<Member>)>,
+    /// The row of members that joined together, with the epoch in which they joined. The row has all `members` of the
+    /// step. `None` in place of the row deletes it: `members` then have separate rows.
+    joined: Option<(u16, Option<Value>)>,
     replica: Option<(String, Option<u8>)>,
     /// The Sender IDs after the change, in a Group OSCORE group; `None` if they stay as they are.
     ids: Option<SenderIds>,
@@ -303,7 +308,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             let rows = Transaction::default()
                 .require(rows::name(name), Revision::ABSENT)
                 .put(rows::name(name), rows::identity(identity))
-                .put(Row::Head.key(&prefix), Head::value((name, config), begun.clone(), seed))
+                .put(Row::Head.key(&prefix), Head::value((name, config), begun.clone(), seed, false))
                 .put(Row::Guard.key(&prefix), Value::Number(GUARD));
             with_head.iter().fold(rows, put)
         };
@@ -580,24 +585,43 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     pub(super) async fn admissions(&self, group: &str) -> Result<Vec<(String, Revision)>, GroupError> {
         let prefix = rows::prefix(&self.identity(group).await?);
         let mut members = Vec::new();
-        let mut next = Some(Scan::of(Row::Member("").key(&prefix), PAGE));
-        while let Some(scan) = next {
-            let page = self.store.scan(scan.clone()).await?;
-            for entry in &page.entries {
-                if let Some(Row::Member(name)) = Row::of(&entry.key, &prefix) {
-                    members.push((name.to_owned(), entry.changed));
+        // The second prefix is that of all rows of members that joined together.
+        for rows in [Row::Member("").key(&prefix), format!("{prefix}joined/")] {
+            let mut next = Some(Scan::of(rows, PAGE));
+            while let Some(scan) = next {
+                let page = self.store.scan(scan.clone()).await?;
+                for entry in &page.entries {
+                    members.extend(admitted(entry, &prefix)?);
                 }
+                next = scan.following(&page);
             }
-            next = scan.following(&page);
         }
         Ok(members)
     }
 
-    /// Returns the revision of the store at which a member was admitted; `None` if the group has no such member.
-    pub(super) async fn admission(&self, group: &str, member: &str) -> Result<Option<Revision>, GroupError> {
+    /// Returns the admissions of those members of a group that are in `names`: see [`Self::admissions`].
+    pub(super) async fn admissions_of(
+        &self,
+        group: &str,
+        names: &BTreeSet<String>,
+    ) -> Result<Vec<(String, Revision)>, GroupError> {
         let prefix = rows::prefix(&self.identity(group).await?);
-        let found = self.store.read(Row::Member(member).key(&prefix).as_bytes(), None).await?;
-        Ok(found.entry.map(|entry| entry.changed))
+        let mut members = Vec::new();
+        for name in names {
+            let found = self.store.read(Row::Member(name).key(&prefix).as_bytes(), None).await?;
+            if let Some(entry) = found.entry {
+                members.extend(admitted(&entry, &prefix)?);
+            }
+        }
+        let mut next = Some(Scan::of(format!("{prefix}joined/"), PAGE));
+        while let Some(scan) = next {
+            let page = self.store.scan(scan.clone()).await?;
+            for entry in &page.entries {
+                members.extend(admitted(entry, &prefix)?.into_iter().filter(|(name, _)| names.contains(name)));
+            }
+            next = scan.following(&page);
+        }
+        Ok(members)
     }
 
     /// Returns a group with all its members.
@@ -804,8 +828,17 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     /// Makes a [`Step`] durable, and applies it to the group in memory. Returns false if another controller changed the
     /// group since the revision of the group in memory. The caller has the [`Turn`]. The lock of the group is free while
     /// the store makes the step durable, and the function returns it locked again.
-    async fn commit<'p>(&self, place: &'p Place, held: Held<'p>, step: Step) -> Result<(bool, Held<'p>), GroupError> {
-        let Some(group) = &*held else { return Ok((false, held)) };
+    async fn commit<'p>(
+        &self,
+        place: &'p Place,
+        mut held: Held<'p>,
+        step: Step,
+    ) -> Result<(bool, Held<'p>), GroupError> {
+        let Some(group) = &mut *held else { return Ok((false, held)) };
+        let joined = group.joined_with(&step);
+        if !joined.is_empty() && !Box::pin(self.separate(group, &joined)).await? {
+            return Ok((false, held));
+        }
         // A change may be durable although the store reports an error, or although the caller waits for it no longer.
         let name = group.name.clone();
         let mut unheard = Unheard(self.outbox.as_ref().map(|outbox| (outbox, name.as_str())));
@@ -826,6 +859,27 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         };
         unheard.0 = None;
         Ok((is_made, held))
+    }
+
+    /// Replaces the common row of the members that joined together in each of these epochs by a row for each of these
+    /// members. The group has the same members and the same epoch afterwards. Returns false if another controller changed
+    /// the group since the revision of the group in memory.
+    async fn separate(&self, group: &mut Group, epochs: &BTreeSet<u16>) -> Result<bool, GroupError> {
+        for epoch in epochs {
+            let row = Row::Joined(*epoch).key(&group.prefix);
+            let Some(Entry { key, value, changed, .. }) = self.store.read(row.as_bytes(), None).await?.entry else {
+                return Ok(false);
+            };
+            let members = rows::read_joined(&value).map_err(|why| fault(&key, why))?.into_iter();
+            let members = members.map(|(name, member)| (name, Some(Member { admitted: Some(changed.0), ..member })));
+            let step = Step { members: members.collect(), joined: Some((*epoch, None)), ..Step::default() };
+            match self.store.commit(group.transaction(&step)).await {
+                Ok(revision) => group.take(step, revision),
+                Err(StoreError::Conflict { .. }) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
     }
 
     /// Returns the entry of a group in the memory of this controller. The group must exist.
@@ -903,7 +957,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         let identity = self.identity(name).await?;
         let prefix = rows::prefix(&identity);
         let (mut head, mut guard, mut paths, mut members) = (None, None, Vec::new(), Members::default());
-        let mut joined = Vec::new();
+        let (mut origins, mut joined) = (Vec::new(), BTreeSet::new());
         let mut next = Some(Scan::of(prefix.as_str(), PAGE));
         while let Some(scan) = next {
             let page = self.store.scan(scan.clone()).await?;
@@ -915,17 +969,16 @@ impl<S: Store, C: Crypto> Controller<S, C> {
                     Some(Row::Path(leaf)) => {
                         paths.push((entry.changed, rows::read_path(leaf, &entry.value).map_err(fault)?));
                     }
-                    Some(Row::Member(name)) => {
-                        let member: Member = rows::read(&entry.value).map_err(fault)?;
-                        joined.extend(
-                            member.path.clone().map(|origin| (entry.changed, member.leaf, member.since, origin)),
-                        );
-                        members.set(name, Some(member));
-                    }
                     Some(Row::Replica(name)) => {
                         members.set_replica(name, Some(rows::read(&entry.value).map_err(fault)?));
                     }
-                    None => {}
+                    Some(Row::Joined(epoch)) => drop(joined.insert(epoch)),
+                    Some(Row::Member(_)) | None => {}
+                }
+                for (name, member) in members_in(entry, &prefix)? {
+                    let at = member.admitted_at(entry.changed);
+                    origins.extend(member.path.clone().map(|origin| (at, member.leaf, member.since, origin)));
+                    members.set(&name, Some(member));
                 }
             }
             next = scan.following(&page);
@@ -939,13 +992,13 @@ impl<S: Store, C: Crypto> Controller<S, C> {
         for (_, member) in members.iter() {
             tree.occupy::<C>(member.leaf, member.checks_signatures);
         }
-        for (changed, leaf, since, origin) in joined {
+        for (changed, leaf, since, origin) in origins {
             paths.push((changed, tree.derive::<C>((leaf, since), &origin)));
         }
         // The newest path above a node has its secret.
         paths.sort_unstable_by_key(|(changed, _)| *changed);
         tree.resume(paths.into_iter().flat_map(|(_, nodes)| nodes), epoch, changed);
-        Ok(Group { name: name.to_owned(), prefix, config, tree, members, since, ids, at })
+        Ok(Group { name: name.to_owned(), prefix, config, tree, members, since, ids, joined, at })
     }
 }
 
@@ -1015,9 +1068,13 @@ impl Group {
                 transaction = transaction.put(Row::Path(*leaf).key(&self.prefix), rows::path_value(nodes));
             }
         }
-        for (name, member) in &step.members {
+        if let Some((epoch, row)) = &step.joined {
+            transaction = set(transaction, Row::Joined(*epoch).key(&self.prefix), row.clone());
+        }
+        let has_common_row = matches!(step.joined, Some((_, Some(_))));
+        for (name, member) in step.members.iter().filter(|_| !has_common_row) {
             debug_assert!(
-                member.as_ref().is_none_or(|member| step.has_path_of(member)),
+                member.as_ref().is_none_or(|member| step.has_path_of(member) || member.admitted.is_some()),
                 "the row of {name} has no new path"
             );
             transaction = set(transaction, Row::Member(name).key(&self.prefix), member.as_ref().map(rows::plain));
@@ -1025,7 +1082,19 @@ impl Group {
         if let Some((name, id)) = &step.replica {
             transaction = set(transaction, Row::Replica(name).key(&self.prefix), id.as_ref().map(rows::plain));
         }
-        transaction.put(head, Head::value((&self.name, &self.config), begun, self.tree.seed()))
+        let separates = |epoch: &u16| matches!(&step.joined, Some((separated, None)) if separated == epoch);
+        let has_joined = has_common_row || self.joined.iter().any(|epoch| !separates(epoch));
+        transaction.put(head, Head::value((&self.name, &self.config), begun, self.tree.seed(), has_joined))
+    }
+
+    /// Returns the epochs of the common rows that contain members that `step` changes.
+    fn joined_with(&self, step: &Step) -> BTreeSet<u16> {
+        // The members of a common row that the step writes are new.
+        if self.joined.is_empty() || matches!(step.joined, Some((_, Some(_)))) {
+            return BTreeSet::new();
+        }
+        let changed = step.members.iter().filter_map(|(name, _)| self.members.get(name));
+        changed.map(|member| member.since).filter(|since| self.joined.contains(since)).collect()
     }
 
     /// Applies a durable [`Step`] to the group in memory.
@@ -1039,6 +1108,11 @@ impl Group {
         }
         if let Some((name, id)) = step.replica {
             self.members.set_replica(&name, id);
+        }
+        match step.joined {
+            Some((epoch, Some(_))) => drop(self.joined.insert(epoch)),
+            Some((epoch, None)) => drop(self.joined.remove(&epoch)),
+            None => {}
         }
         if let Some(ids) = step.ids {
             self.ids = ids;
@@ -1097,6 +1171,11 @@ impl Step {
                 Some(Row::Member(name)) => {
                     step.members.push((name.to_owned(), value.map(rows::read).transpose().map_err(fault)?));
                 }
+                Some(Row::Joined(epoch)) => {
+                    let members = value.map(rows::read_joined).transpose().map_err(fault)?.into_iter().flatten();
+                    step.members.extend(members.map(|(name, member)| (name, Some(member))));
+                    step.joined = Some((epoch, value.cloned()));
+                }
                 Some(Row::Replica(name)) => {
                     step.replica = Some((name.to_owned(), value.map(rows::read).transpose().map_err(fault)?));
                 }
@@ -1120,6 +1199,22 @@ impl Step {
         }
         Ok(step)
     }
+}
+
+/// Returns the members in a row of a group, with their names. A row of another kind has no members.
+fn members_in(entry: &Entry, prefix: &str) -> Result<Vec<(String, Member)>, GroupError> {
+    let members = match Row::of(&entry.key, prefix) {
+        Some(Row::Member(name)) => rows::read(&entry.value).map(|member| vec![(name.to_owned(), member)]),
+        Some(Row::Joined(_)) => rows::read_joined(&entry.value),
+        _ => Ok(Vec::new()),
+    };
+    members.map_err(|why| fault(&entry.key, why))
+}
+
+/// Returns the names of the members in a row of a group, each with the revision at which the member was admitted.
+fn admitted(entry: &Entry, prefix: &str) -> Result<Vec<(String, Revision)>, GroupError> {
+    let members = members_in(entry, prefix)?.into_iter();
+    Ok(members.map(|(name, member)| (name, member.admitted_at(entry.changed))).collect())
 }
 
 /// Adds to a transaction the write of a row, or the deletion of the row if `value` is `None`.
@@ -1161,6 +1256,7 @@ fn first_members(config: &GroupConfig, new: &[NewMember]) -> Result<Vec<(String,
             public_key,
             oscore: None,
             path: None,
+            admitted: None,
         };
         members.set(name, Some(member));
     }

@@ -57,12 +57,11 @@ impl<S: Store, C: Crypto> Departures<'_, S, C> {
         }
         loop {
             let (left, through) = self.service.state().departures(after).await?;
-            for member in left {
-                for group in self.controller.names().await? {
-                    let admission = readable(&group, self.controller.admission(&group, &member).await)?;
-                    if let Some(since) = admission.flatten() {
-                        self.check(&group, &member, since).await?;
-                    }
+            let groups = if left.is_empty() { Vec::new() } else { self.controller.names().await? };
+            for group in groups {
+                let admissions = readable(&group, self.controller.admissions_of(&group, &left).await)?;
+                for (member, since) in admissions.into_iter().flatten() {
+                    self.check(&group, &member, since).await?;
                 }
             }
             after = through;

@@ -97,6 +97,12 @@ fn name(change: &Changed) -> Option<(&str, bool)> {
 
 /// Returns the changes that one revision made in a group.
 fn changes(revision: &[Changed], prefix: &str, head: &Head) -> Vec<GroupHappened> {
+    // The members have separate rows now, and are otherwise the same.
+    let is_separation =
+        |change: &Changed| matches!(Row::of(&change.key, prefix), Some(Row::Joined(_))) && change.entry.is_none();
+    if revision.iter().any(is_separation) {
+        return Vec::new();
+    }
     let group = || head.name.clone();
     let mut happened = Vec::new();
     let mut begins_epoch = true;
@@ -108,6 +114,10 @@ fn changes(revision: &[Changed], prefix: &str, head: &Head) -> Vec<GroupHappened
             (Some(Row::Member(name)), Some(entry)) => {
                 let Ok(member) = rows::read(&entry.value) else { continue };
                 happened.push(GroupHappened::Admitted { group: group(), name: name.to_owned(), member });
+            }
+            (Some(Row::Joined(_)), Some(entry)) => {
+                let members = rows::read_joined(&entry.value).unwrap_or_default().into_iter();
+                happened.extend(members.map(|(name, member)| GroupHappened::Admitted { group: group(), name, member }));
             }
             // A controller gets its SenderID within an epoch.
             (Some(Row::Replica(_)), Some(_)) => begins_epoch = false,

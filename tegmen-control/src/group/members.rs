@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::ops::Bound;
 use std::sync::Arc;
 use tegmen_base::hex::to_hex;
+use tegmen_store::Revision;
 
 /// A member of a group.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -43,6 +44,19 @@ pub struct Member {
     /// first member, and for a member that an earlier version of this program admitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) path: Option<PathOrigin>,
+    /// The revision of the store at which the member was admitted, if the row of the member is newer: the member joined
+    /// together with others, and had one row with them before. `None` if the revision that wrote the row admitted the
+    /// member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) admitted: Option<u64>,
+}
+
+impl Member {
+    /// Returns the revision of the store at which the member was admitted, or got its last new secrets. `changed` is the
+    /// revision that wrote the row with the member.
+    pub(super) fn admitted_at(&self, changed: Revision) -> Revision {
+        self.admitted.map_or(changed, Revision)
+    }
 }
 
 /// A member that will be admitted.

@@ -7,6 +7,7 @@
 //! group/IDENTITY/head           the main row: configuration, epoch and seed, sealed; each change writes it
 //! group/IDENTITY/path/LEAF      the secrets of nodes above LEAF, from the last eviction at LEAF, sealed
 //! group/IDENTITY/member/NAME    a member: its leaf, its SenderID, its address, and the origin of its path
+//! group/IDENTITY/joined/EPOCH   the members that joined together in this epoch, if none of them has changed since then
 //! group/IDENTITY/replica/NAME   the SenderID of a controller
 //! group/IDENTITY/guard          a counter that increases only when a backup is restored
 //! group/deleted/IDENTITY        the mark, an empty row: rows of this group are being written or deleted
@@ -19,9 +20,14 @@
 //! If the paths of several rows contain a node, its secret is in the path of the row that was written last. If no path
 //! contains a node, its secret is derived from the seed. An earlier version of this program wrote the secrets of each
 //! admission to a path row. This version reads such rows.
+//!
+//! Members that join together in one epoch have one row together, because one row takes less time than a row for each of
+//! them. Before one of them changes or leaves, a transaction replaces this row by a row for each of them. Each of these
+//! rows has the revision of the row before, at which the member was admitted.
 
 use super::GroupIdentity;
 use super::config::GroupConfig;
+use super::members::Member;
 use super::oscore::SenderIds;
 use super::tree::{Nodes, path};
 use serde::de::DeserializeOwned;
@@ -30,7 +36,7 @@ use tegmen_base::crypto::{DIGEST_LEN, KEY_LEN};
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_base::secret::Secret;
 use tegmen_store::Value;
-use tegmen_store::store::Number;
+use tegmen_store::store::{MAX_VALUE, Number};
 use zeroize::Zeroizing;
 
 /// Prefix of the keys of all rows of groups.
@@ -52,6 +58,8 @@ pub(super) enum Row<'k> {
     /// The secrets of the nodes from this leaf upwards.
     Path(u32),
     Member(&'k str),
+    /// The members that joined together in this epoch.
+    Joined(u16),
     Replica(&'k str),
     Guard,
 }
@@ -65,6 +73,7 @@ impl<'k> Row<'k> {
             None if end == "guard" => Some(Self::Guard),
             Some(("path", leaf)) => u32::from_str_radix(leaf, 16).ok().map(Self::Path),
             Some(("member", name)) => Some(Self::Member(name)),
+            Some(("joined", epoch)) => u16::from_str_radix(epoch, 16).ok().map(Self::Joined),
             Some(("replica", name)) => Some(Self::Replica(name)),
             _ => None,
         }
@@ -76,6 +85,7 @@ impl<'k> Row<'k> {
             Self::Head => format!("{prefix}head"),
             Self::Path(leaf) => format!("{prefix}path/{leaf:06x}"),
             Self::Member(name) => format!("{prefix}member/{name}"),
+            Self::Joined(epoch) => format!("{prefix}joined/{epoch:04x}"),
             Self::Replica(name) => format!("{prefix}replica/{name}"),
             Self::Guard => format!("{prefix}guard"),
         }
@@ -155,6 +165,10 @@ struct HeadRecord {
     changed: Vec<u32>,
     #[serde(default, skip_serializing_if = "SenderIds::is_unused")]
     ids: SenderIds,
+    /// True if the group has rows of members that joined together. An earlier version of this program does not know these
+    /// rows. It refuses a head with this field, so it does not take the group for one without these members.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    joined: bool,
 }
 
 impl Head {
@@ -164,14 +178,20 @@ impl Head {
         let Value::Secret(bytes) = value else { return Err("it is not sealed".to_owned()) };
         let (text, seed) = bytes.split_last_chunk().ok_or("it has no seed")?;
         let record = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-        let HeadRecord { name, config, epoch, since, changed, ids } = record;
+        let HeadRecord { name, config, epoch, since, changed, ids, joined: _ } = record;
         Ok(Self { name, config, begun: Begun { epoch, since, changed, ids }, seed: Secret::new(*seed) })
     }
 
-    /// Returns the value of the head, the main row of a group.
-    pub(super) fn value((name, config): (&str, &GroupConfig), begun: Begun, seed: &Secret<DIGEST_LEN>) -> Value {
+    /// Returns the value of the head, the main row of a group. `joined` is true if the group has rows of members that
+    /// joined together.
+    pub(super) fn value(
+        (name, config): (&str, &GroupConfig),
+        begun: Begun,
+        seed: &Secret<DIGEST_LEN>,
+        joined: bool,
+    ) -> Value {
         let Begun { epoch, since, changed, ids } = begun;
-        let record = HeadRecord { name: name.to_owned(), config: *config, epoch, since, changed, ids };
+        let record = HeadRecord { name: name.to_owned(), config: *config, epoch, since, changed, ids, joined };
         let text = serde_json::to_vec(&record).unwrap_or_default();
         // It never outgrows this, so that no copy of the seed remains.
         let mut bytes = Zeroizing::new(Vec::with_capacity(text.len().saturating_add(DIGEST_LEN)));
@@ -212,6 +232,16 @@ pub(super) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
 pub(super) fn plain(record: &impl Serialize) -> Value {
     // These records have neither maps nor other content that JSON cannot have.
     Value::Plain(serde_json::to_vec(record).unwrap_or_default())
+}
+
+/// Reads the row of members that joined together. Returns the members with their names.
+pub(super) fn read_joined(value: &Value) -> Result<Vec<(String, Member)>, String> {
+    read(value)
+}
+
+/// Returns the value of the row of members that joined together; `None` if they do not fit into one row.
+pub(super) fn joined(members: &[(String, Member)]) -> Option<Value> {
+    Some(plain(&members)).filter(|value| value.plain().is_some_and(|text| text.len() <= MAX_VALUE))
 }
 
 /// Reads the row with the identity of a group.

@@ -24,5 +24,6 @@ mod sending;
 mod server;
 mod shared;
 mod signatures;
+mod together;
 mod verifiers;
 mod world;

@@ -5,6 +5,7 @@ use crate::group::config::{GroupError, Protocol};
 use crate::group::members::{Member, NewMember};
 use crate::group::oscore::{self, OscoreMember};
 use crate::group::rekeying::Rekeying;
+use crate::group::rows;
 use crate::group::tree::Refused;
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -15,9 +16,10 @@ use tegmen_store::clock::now;
 use tegmen_store::store::MAX_OPERATIONS;
 use tokio::sync::oneshot;
 
-/// Maximum number of members that join in one epoch. The transaction has one operation for each member, and two for the
-/// head of the group: it requires the revision of the head, and writes the head.
-const AT_ONCE: usize = MAX_OPERATIONS - 2;
+/// Maximum number of members that join in one epoch. The transaction that later gives each of them a separate row has one
+/// operation for each member, one that deletes their common row, and two for the head of the group: it requires the
+/// revision of the head, and writes the head.
+const AT_ONCE: usize = MAX_OPERATIONS - 3;
 
 /// The members that wait for their admission to one group, in the order of the calls.
 pub(super) type Waiting = Mutex<VecDeque<Joining>>;
@@ -177,13 +179,16 @@ impl Group {
         let paths: Vec<_> = members.iter().map(|(_, member)| (member.leaf, member.checks_signatures)).collect();
         match self.tree.admit_all(crypto, &paths) {
             Ok(change) => {
-                let before = members.iter().filter_map(|(name, _)| self.members.get(name));
+                let before: Vec<_> = members.iter().filter_map(|(name, _)| self.members.get(name)).collect();
+                let are_new = before.is_empty();
                 let ids = self.ids_after(given, before);
-                let members = members.into_iter().zip(&change.paths).map(|((name, member), path)| {
-                    let member = Member { since: change.epoch, path: path.origin.clone(), ..member };
-                    (name, Some(member))
-                });
-                (Step { members: members.collect(), change: Some(change), ids, ..Step::default() }, refused)
+                for ((_, member), path) in members.iter_mut().zip(&change.paths) {
+                    (member.since, member.path) = (change.epoch, path.origin.clone());
+                }
+                let joined = if are_new && members.len() > 1 { rows::joined(&members) } else { None };
+                let joined = joined.map(|row| (change.epoch, Some(row)));
+                let members = members.into_iter().map(|(name, member)| (name, Some(member))).collect();
+                (Step { members, joined, change: Some(change), ids, ..Step::default() }, refused)
             }
             Err(why) => (Step::default(), (0..waiting.len()).map(|at| (at, why.into())).collect()),
         }
@@ -234,6 +239,7 @@ impl Group {
             public_key,
             oscore: None,
             path: None,
+            admitted: None,
         })
     }
 

@@ -67,7 +67,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
                 let sender_id = group.members.free_sender_id(group.config.senders, &given).ok().or(member.sender_id);
                 given.extend(sender_id);
                 let (since, path) = (change.epoch, path.origin.clone());
-                (name, Some(Member { sender_id, since, clashed: true, path, ..member }))
+                (name, Some(Member { sender_id, since, clashed: true, path, admitted: None, ..member }))
             });
             Ok(Step { members: renewed.collect(), change: Some(change), ..Step::default() })
         };

@@ -276,7 +276,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             let change = group.tree.renew(crypto, known.leaf, known.checks_signatures)?;
             let path = change.paths.first().and_then(|path| path.origin.clone());
             let oscore = Some(OscoreMember { credential: Some(to_hex(credential)), ..record });
-            let renewed = Member { oscore, since: change.epoch, path, ..known.clone() };
+            let renewed = Member { oscore, since: change.epoch, path, admitted: None, ..known.clone() };
             let members = vec![(name.to_owned(), Some(renewed))];
             Ok(Step { change: Some(change), members, ..Step::default() })
         })
@@ -298,7 +298,7 @@ impl<S: Store, C: Crypto> Controller<S, C> {
             let change = group.tree.renew(crypto, known.leaf, known.checks_signatures)?;
             let path = change.paths.first().and_then(|path| path.origin.clone());
             let oscore = Some(OscoreMember { id: Some(id), ..record });
-            let renewed = Member { oscore, since: change.epoch, path, ..known.clone() };
+            let renewed = Member { oscore, since: change.epoch, path, admitted: None, ..known.clone() };
             let ids = group.ids_after(1, [known]);
             let members = vec![(member.to_owned(), Some(renewed))];
             Ok(Step { change: Some(change), members, ids, ..Step::default() })
