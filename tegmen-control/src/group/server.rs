@@ -90,6 +90,13 @@ pub trait Authority: Send + Sync + 'static {
 
     /// Returns true if the peer with this identity may make this request. The path begins with a slash.
     fn may(&self, identity: &Identity, method: Code, path: &str) -> bool;
+
+    /// Returns a number that changes with each change of a device, for example when a device is disabled or removed. The
+    /// server calls [`Self::client`] again after a join only if the number has changed since the request. Returns `None`
+    /// if there is no such number: the server then calls `client` again after each join.
+    fn version(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The rights from the policy of an access control server, for devices that open a session with their own credentials.
@@ -114,6 +121,10 @@ impl<S: Store> Authority for ByPolicy<S> {
         let Some(device) = device.filter(|_| view.is_current()) else { return false };
         let question = Question { subject: device.party.party(), publisher: self.controller.party(), method, path };
         view.in_force().policy.decide(&question).is_allowed()
+    }
+
+    fn version(&self) -> Option<u64> {
+        Some(self.service.state().view().device_changes())
     }
 }
 
@@ -223,8 +234,9 @@ impl<S> Clone for GroupServer<S> {
     }
 }
 
-/// The name of a peer, and the identity that it proved.
-type Peer<'a> = (&'a str, Identity);
+/// The name of a peer, the identity that it proved, and the [version](Authority::version) of the authority before it
+/// returned the name.
+type Peer<'a> = (&'a str, Identity, Option<u64>);
 
 /// A request to join an Axiom group, and the address at which the device listens, if it listens.
 type Join = (JoinRequest, Option<IpAddr>);
@@ -423,7 +435,8 @@ impl<S: Store> GroupServer<S> {
 
     /// Answers a request to join. In a group with signatures the device must first prove that it has the private key of
     /// its public key.
-    async fn ask_to_join(&self, (who, identity): Peer<'_>, group: &str, join: Box<Join>) -> Result<Reply, GroupError> {
+    async fn ask_to_join(&self, peer: Peer<'_>, group: &str, join: Box<Join>) -> Result<Reply, GroupError> {
+        let (who, ..) = peer;
         let (join, address) = &*join;
         let mut public_key = None;
         if let Some(scheme) = self.controller.signature(group).await? {
@@ -448,7 +461,7 @@ impl<S: Store> GroupServer<S> {
         }
         let (sends, checks_signatures, address) = (join.sends, join.checks_signatures, *address);
         let new = NewMember { name: who.to_owned(), address, sends, checks_signatures, public_key, oscore: None };
-        let (code, epoch) = match self.join((who, identity), group, &new).await? {
+        let (code, epoch) = match self.join(peer, group, &new).await? {
             Ok(joined) => joined,
             Err(refusal) => return Ok(refusal),
         };
@@ -472,10 +485,11 @@ impl<S: Store> GroupServer<S> {
     /// it gave the proof earlier.
     async fn ask_to_join_oscore(
         &self,
-        (who, identity): Peer<'_>,
+        peer: Peer<'_>,
         group: &str,
         join: OscoreJoinRequest,
     ) -> Result<Reply, GroupError> {
+        let (who, ..) = peer;
         let config = self.oscore_config(group).await?;
         let scheme = config.signature.ok_or_else(|| GroupError::OtherProtocol(group.to_owned()))?;
         let OscoreJoinRequest { roles, creds, cnonce, possession, .. } = join;
@@ -509,7 +523,7 @@ impl<S: Store> GroupServer<S> {
             public_key: credential,
             oscore: Some(NewOscoreMember { roles, cnonce }),
         };
-        let (code, epoch) = match self.join((who, identity), group, &new).await? {
+        let (code, epoch) = match self.join(peer, group, &new).await? {
             Ok(joined) => joined,
             Err(refusal) => return Ok(refusal),
         };
@@ -530,7 +544,7 @@ impl<S: Store> GroupServer<S> {
     /// Admits a peer. Returns the code of the response and the epoch that began, or the response that refuses the peer.
     async fn join(
         &self,
-        (who, identity): Peer<'_>,
+        (who, identity, version): Peer<'_>,
         group: &str,
         new: &NewMember,
     ) -> Result<Result<(Code, u16), Reply>, GroupError> {
@@ -549,7 +563,8 @@ impl<S: Store> GroupServer<S> {
         };
         self.changed(group, &rekeying, format!("{who} joined the group {group}"));
         // The controller did not evict a device that was disabled during the join, because it was not a member yet.
-        if self.authority.client(&identity).as_deref() != Some(who) {
+        let is_same = version.is_some() && self.authority.version() == version;
+        if !is_same && self.authority.client(&identity).as_deref() != Some(who) {
             let rekeying = Box::pin(controller.evict(group, who)).await?;
             self.changed(
                 group,
@@ -563,16 +578,12 @@ impl<S: Store> GroupServer<S> {
 
     /// Answers a request. Many devices may join an Axiom group at the same time, so the futures of their requests do not
     /// have the size of the large futures of other requests.
-    async fn answer(
-        &self,
-        (who, identity): Peer<'_>,
-        (group, rights): (&str, Rights),
-        asked: Asked,
-    ) -> Result<Reply, GroupError> {
+    async fn answer(&self, peer: Peer<'_>, (group, rights): (&str, Rights), asked: Asked) -> Result<Reply, GroupError> {
+        let (who, ..) = peer;
         let controller = &self.controller;
         match asked {
-            Asked::Join(join) => self.ask_to_join((who, identity), group, join).await,
-            Asked::OscoreJoin(join) => Box::pin(self.ask_to_join_oscore((who, identity), group, join)).await,
+            Asked::Join(join) => self.ask_to_join(peer, group, join).await,
+            Asked::OscoreJoin(join) => Box::pin(self.ask_to_join_oscore(peer, group, join)).await,
             Asked::Demand => match controller.config(group).await?.protocol {
                 Protocol::Axiom => Ok(Reply::new(self.malformed(who, group, &"the request to join is empty"))),
                 Protocol::Oscore => self.demand(who, group).await,
@@ -913,6 +924,7 @@ impl<S: Store> Application for GroupServer<S> {
         if !self.has(request.path()) {
             return Err(Code::NOT_FOUND);
         }
+        let version = self.authority.version();
         let Some(who) = self.authority.client(request.identity()) else {
             return Err(self.refuse(
                 None,
@@ -938,7 +950,7 @@ impl<S: Store> Application for GroupServer<S> {
                 if let Some(notifier) = &notifier {
                     Box::pin(server.observers.start(&server.controller, notifier)).await?;
                 }
-                server.answer((&who, identity), (&group, rights), asked).await
+                server.answer((&who, identity, version), (&group, rights), asked).await
             };
             responder.send(answer.await.unwrap_or_else(|error| match error {
                 // RFC 9594, section 6.1.

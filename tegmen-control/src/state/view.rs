@@ -39,6 +39,8 @@ pub struct View {
     /// current.
     pub(super) lease: Option<Lease>,
     devices: Registry,
+    /// The number of changes of devices until now.
+    device_changes: u64,
     enrolments: BTreeMap<String, Pending>,
     in_force: InForce,
     /// The main row of the policy, as the store has it; `None` if no policy was applied.
@@ -112,7 +114,10 @@ impl View {
             let mut is_other_policy = None;
             let mut unrevoked = BTreeSet::new();
             for change in revision {
-                let applied = match (Row::of(&change.key), &change.entry) {
+                let row = Row::of(&change.key);
+                let of_device = matches!(row, Some(Row::Device(_) | Row::Digest(_)));
+                self.device_changes = self.device_changes.wrapping_add(of_device.into());
+                let applied = match (row, &change.entry) {
                     (None, _) => Ok(()),
                     (Some(Row::Revoked(hash)), None) => {
                         unrevoked.insert(hash);
@@ -144,6 +149,7 @@ impl View {
     /// Removes all devices, one-time keys and the policy, so that everything is refused.
     pub(super) fn lose(&mut self) {
         self.devices = Registry::default();
+        self.device_changes = self.device_changes.wrapping_add(1);
         self.enrolments.clear();
         self.in_force.policy = Arc::new(TestedPolicy::without_rules());
     }
@@ -249,6 +255,11 @@ impl View {
     /// Returns the revision up to which the view has all changes of the store.
     pub const fn at(&self) -> Revision {
         self.at
+    }
+
+    /// Returns the number of changes of devices until now. While this number is the same, the view has the same devices.
+    pub(crate) const fn device_changes(&self) -> u64 {
+        self.device_changes
     }
 
     /// Returns true if the view has all changes of other servers, except those of the last few seconds (see
@@ -468,6 +479,7 @@ impl Loading {
             at,
             lease,
             devices: Registry::default(),
+            device_changes: 0,
             enrolments: BTreeMap::new(),
             in_force: InForce { policy: Arc::new(TestedPolicy::without_rules()), revision: Revision::ABSENT },
             head: None,

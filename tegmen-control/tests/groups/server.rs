@@ -1,7 +1,8 @@
 //! Tests of the interface of RFC 9594 over real sockets: joins with rights from the policy and from a token, renewals
 //! of keys, departures and refusals.
 
-use super::world::{Counting, Scene, config, rows, software_key};
+use super::disk::Call;
+use super::world::{Counting, Scene, config, rows, software_key, wait};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::axiom::{Kept, KeyPath, Member, Opened, Rekeyed};
@@ -432,6 +433,27 @@ async fn a_device_that_is_disabled_while_it_joins_gets_no_keys() {
     assert_eq!((response.code, response.payload.as_slice()), (Code::FORBIDDEN, [].as_slice()));
     let report = controller.show("lamps").await.unwrap();
     assert_eq!((report.epoch, report.members.len()), (3, 0), "it was admitted, and evicted");
+}
+
+#[tokio::test]
+async fn a_device_that_the_policy_disables_while_it_joins_gets_no_keys() {
+    let world = World::new("disabled", config(), false).await;
+    let (hall, porch) = (world.device("hall").await, world.device("porch").await);
+    let service = Arc::clone(&world.service);
+    world.store.interrupt(Call::Commit, 0, move || {
+        wait(service.disable("operator", "hall")).unwrap();
+    });
+    let response = post(&hall, "/ace-group/lamps", &join(2, false)).await;
+    assert_eq!((response.code, response.payload.as_slice()), (Code::FORBIDDEN, [].as_slice()));
+    // The other changes of the server evict nobody.
+    let service = Arc::clone(&world.service);
+    world.store.interrupt(Call::Commit, 0, move || {
+        wait(service.enable("operator", "hall")).unwrap();
+    });
+    assert_eq!(post(&porch, "/ace-group/lamps", &join(3, false)).await.code, Code::CREATED);
+    let report = world.controller.show("lamps").await.unwrap();
+    let names: Vec<_> = report.members.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!((report.epoch, names), (4, vec!["porch"]), "hall was admitted, and evicted");
 }
 
 /// The rights of a server at which each peer is the device `hall`, which may do everything.
