@@ -103,7 +103,8 @@ impl Default for Options {
             wall: Arc::new(now_millis),
             files: Arc::new(SystemFiles),
             history: 65_536,
-            checkpoint_pages: 1000,
+            // A page that changes often is then moved less often. The log has at most about 16 MB.
+            checkpoint_pages: 4000,
         }
     }
 }
