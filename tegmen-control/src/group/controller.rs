@@ -34,6 +34,7 @@ use tegmen_base::hex::from_hex;
 use tegmen_base::secret::Secret;
 use tegmen_host::group::groupcomm::{Cred, Creds, CredsFilter, GROUPS, GroupKeys, address_bytes};
 use tegmen_host::group::member_file::MemberFile;
+use tegmen_host::hash::Keys;
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::x509::signer::Signer;
 use tegmen_store::clock::now;
@@ -156,7 +157,7 @@ pub struct Controller<S, C = HostCrypto> {
     store: S,
     signer: Option<Arc<dyn Signer>>,
     crypto: Mutex<C>,
-    groups: Mutex<HashMap<String, Arc<Place>>>,
+    groups: Mutex<HashMap<String, Arc<Place>, Keys>>,
     /// True if the GroupIDs of all existing groups are reserved. A controller holds the lock while it chooses a
     /// GroupID, so it chooses one GroupID at a time.
     group_ids: tokio::sync::Mutex<bool>,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tegmen_host::hash::Keys;
 
 /// Maximum number of joins that one member of a group may make without a pause between them.
 const AT_ONCE: u32 = 4;
@@ -18,7 +19,7 @@ pub(super) struct Joins {
 #[derive(Default)]
 struct Members {
     /// The joins of each member: see [`key`].
-    joined: HashMap<String, Joined>,
+    joined: HashMap<String, Joined, Keys>,
     /// The number of entries at which entries without recent joins are removed the next time.
     most: usize,
 }

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::ops::Bound;
 use std::sync::Arc;
 use tegmen_base::hex::to_hex;
+use tegmen_host::hash::Keys;
 use tegmen_store::Revision;
 
 /// A member of a group.
@@ -106,8 +107,8 @@ pub(super) struct Members {
     known: BTreeMap<Arc<str>, Member>,
     replicas: BTreeMap<String, u8>,
     sender_ids: BTreeSet<u8>,
-    addresses: HashMap<IpAddr, Arc<str>>,
-    leaves: HashMap<u32, Arc<str>>,
+    addresses: HashMap<IpAddr, Arc<str>, Keys>,
+    leaves: HashMap<u32, Arc<str>, Keys>,
 }
 
 impl Members {
@@ -169,17 +170,21 @@ impl Members {
 
     /// Adds, replaces or removes a member.
     pub(super) fn set(&mut self, name: &str, member: Option<Member>) {
-        if let Some(before) = self.known.remove(name) {
+        let name = Arc::<str>::from(name);
+        let new = member.as_ref().map(|member| (member.leaf, member.sender_id, member.address));
+        let before = match member {
+            Some(member) => self.known.insert(Arc::clone(&name), member),
+            None => self.known.remove(&name),
+        };
+        if let Some(before) = before {
             self.leaves.remove(&before.leaf);
             before.sender_id.map(|id| self.sender_ids.remove(&id));
             before.address.map(|address| self.addresses.remove(&address.to_canonical()));
         }
-        if let Some(member) = member {
-            let name = Arc::<str>::from(name);
-            self.leaves.insert(member.leaf, Arc::clone(&name));
-            self.sender_ids.extend(member.sender_id);
-            self.addresses.extend(member.address.map(|address| (address.to_canonical(), Arc::clone(&name))));
-            self.known.insert(name, member);
+        if let Some((leaf, sender_id, address)) = new {
+            self.leaves.insert(leaf, Arc::clone(&name));
+            self.sender_ids.extend(sender_id);
+            self.addresses.extend(address.map(|address| (address.to_canonical(), name)));
         }
     }
 

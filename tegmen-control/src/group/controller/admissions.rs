@@ -160,12 +160,15 @@ impl Group {
     /// secrets. Returns two values: the planned step, and the refused members. A refused member is a pair of its
     /// position in `waiting` and the error.
     fn plan_admissions<C: Crypto>(&self, waiting: &[Joining], crypto: &mut C) -> (Step, Vec<(usize, GroupError)>) {
-        let (mut members, mut refused) = (Vec::<(String, Member)>::new(), Vec::new());
+        let mut members = Vec::<(String, Member)>::with_capacity(waiting.len());
+        let (mut before, mut refused) = (Vec::new(), Vec::new());
         let mut leaves = self.tree.free_leaves(waiting.len());
         let mut given: u32 = 0;
         for (at, Joining { new, again, .. }) in waiting.iter().enumerate() {
-            match self.plan_admission(new, *again, &members, &mut leaves) {
+            let known = self.members.get(&new.name);
+            match self.plan_admission((new, known), *again, &members, &mut leaves) {
                 Ok(mut member) => {
+                    before.extend(known);
                     if let Some(oscore) = &new.oscore {
                         let id = self.ids.given.saturating_add(given);
                         member.oscore = Some(OscoreMember::of(new.public_key.as_deref(), oscore, id));
@@ -179,7 +182,6 @@ impl Group {
         let paths: Vec<_> = members.iter().map(|(_, member)| (member.leaf, member.checks_signatures)).collect();
         match self.tree.admit_all(crypto, &paths) {
             Ok(change) => {
-                let before: Vec<_> = members.iter().filter_map(|(name, _)| self.members.get(name)).collect();
                 let are_new = before.is_empty();
                 let ids = self.ids_after(given, before);
                 for ((_, member), path) in members.iter_mut().zip(&change.paths) {
@@ -194,17 +196,16 @@ impl Group {
         }
     }
 
-    /// Plans the admission of one member, in the same epoch as the members in `others`, which are already planned. The
-    /// member gets a leaf and a SenderID that none of `others` has. Returns an error if the member has the same address
-    /// as one of `others`.
+    /// Plans the admission of one member, in the same epoch as the members in `others`, which are already planned. `known`
+    /// is the member of the same name that the group already has. The member gets a leaf and a SenderID that none of
+    /// `others` has. Returns an error if the member has the same address as one of `others`.
     fn plan_admission(
         &self,
-        new: &NewMember,
+        (new, known): (&NewMember, Option<&Member>),
         again: bool,
         others: &[(String, Member)],
         leaves: &mut impl Iterator<Item = u32>,
     ) -> Result<Member, GroupError> {
-        let known = self.members.get(&new.name);
         if known.is_some() && !again {
             return Err(GroupError::MemberTaken { group: self.name.clone(), member: new.name.clone() });
         }
