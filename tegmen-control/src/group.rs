@@ -3,10 +3,12 @@
 //!
 //! A [`KeyTree`] has the keys of one group, and makes the messages that replace keys. A [`Controller`] keeps groups in
 //! a store: it creates groups, admits and evicts members, and begins epochs. [`send()`] sends the messages of the
-//! controller, and [`server`] serves the controller over CoAP (RFC 9594). A member that an operator provisions reads
+//! controller, [`send_to_members`] sends rekeying messages to single members of Group OSCORE groups, and [`server`]
+//! serves the controller over CoAP (RFC 9594). A member that an operator provisions reads
 //! its keys with [`MemberFile::open`].
 
 mod config;
+mod control;
 mod controller;
 mod departures;
 mod happened;
@@ -24,6 +26,7 @@ pub mod server;
 mod tree;
 
 pub use config::{GroupConfig, GroupError, PROTOCOLS, Protocol, SIGNATURES, SUITES};
+pub use control::send_to_members;
 pub use controller::{Controller, Epochs, Report};
 pub use departures::evict_departed;
 pub use happened::GroupHappened;

@@ -1,9 +1,11 @@
 //! Requests of a member to the controller of its group (RFC 9594). With these requests a member joins over DTLS, asks
 //! for the keys of an epoch that it missed, and leaves. The group is an Axiom group or a Group OSCORE group.
 
+mod control;
 mod oscore;
 mod verifier;
 
+pub use control::{CONTROL_IDENTITY, control_key};
 pub use oscore::{OscoreJoining, OscorePace};
 pub use verifier::{NotVerified, OscoreVerifier, Verified};
 
@@ -14,8 +16,9 @@ use crate::group::groupcomm::{
     Challenge, Creds, CredsFilter, GROUPCOMM_CBOR, GROUPS, GroupKeys, GroupcommError, JoinRequest, Possession,
 };
 use crate::group::{MemberSettings, Membership, MembershipError, MembershipEvent, PrivateKey, creds_of_interest};
-use crate::problem;
+use crate::problem::{self, Problem};
 use crate::provider::HostCrypto;
+use crate::server::StartError;
 use crate::uri::{Scheme, Uri, UriError};
 use crate::x509::signer::SignError;
 use std::net::IpAddr;
@@ -64,6 +67,14 @@ pub enum ControllerError {
         group: String,
         /// The code of the response.
         code: Code,
+    },
+    /// The controller refuses the request for a reason that it explains.
+    #[error("the controller refuses this for the group {group}: {reason}")]
+    Refused {
+        /// The name of the group.
+        group: String,
+        /// The title and the detail of the problem, as the controller sent them.
+        reason: String,
     },
     /// The controller gives this device no data for signature verifiers.
     #[error(
@@ -124,6 +135,17 @@ pub enum ControllerError {
     NotRenewed {
         /// The error after the member sent its new credential.
         source: Box<ControllerError>,
+    },
+    /// The member cannot listen at its `control_uri`, so it observes its group.
+    #[error(
+        "the member cannot take rekeying messages at {uri}, and observes its group instead: {source}; free the address, or join \
+         again (`tegmen group join`)"
+    )]
+    Control {
+        /// The `control_uri` of the member.
+        uri: String,
+        /// The error of the server.
+        source: StartError,
     },
     /// The Group Manager did not prove that it has the private key of its credential.
     #[error(
@@ -410,6 +432,11 @@ impl Controller {
         let reason = GroupcommError::parse(&reply.payload).filter(|_| is_problem);
         let retry = reply.uint(OptionNumber::MAX_AGE).map(|seconds| Duration::from_secs(seconds.into()));
         let group = self.group.clone();
+        if reason.is_none() && is_problem && reply.code == Code::BAD_REQUEST {
+            if let Some(reason) = explained(reply) {
+                return ControllerError::Refused { group, reason };
+            }
+        }
         match (reason, reply.code) {
             (Some(GroupcommError::NotAMember | GroupcommError::GroupDeleted), _) => ControllerError::NotAMember(group),
             (Some(GroupcommError::NoNodeIdentifier), _) => {
@@ -426,6 +453,12 @@ impl Controller {
             (None, code) => ControllerError::Unavailable { group, code, retry },
         }
     }
+}
+
+/// Returns the title and the detail in the problem details of a response.
+fn explained(reply: &Response) -> Option<String> {
+    let Problem { title, detail, .. } = Problem::from_cbor(&reply.payload).ok()?;
+    Some(format!("{}: {}", title?, detail?))
 }
 
 impl ControllerError {

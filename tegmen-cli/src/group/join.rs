@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tegmen_host::contexts::is_member;
-use tegmen_host::controller::{Controller, ControllerError, Joining};
+use tegmen_host::controller::{Controller, ControllerError, Joining, OscoreJoining};
 use tegmen_host::credentials::is_rule;
 use tegmen_host::group::groupcomm::oscore::Roles;
 use tegmen_host::group::member_file::MemberFile;
@@ -57,6 +57,10 @@ pub(crate) struct Join {
     /// Join a Group OSCORE group as a monitor: the member processes requests to the group, and sends nothing.
     #[arg(long, requires = "group_oscore", conflicts_with_all = ["send", "no_listen"])]
     monitor: bool,
+    /// Take the keys of each epoch at this UDP port, in place of an observation of a Group OSCORE group. The controller
+    /// must reach the port at the address from which this machine reaches the controller.
+    #[arg(long, value_name = "PORT", requires = "group_oscore", value_parser = clap::value_parser!(u16).range(1..))]
+    control_port: Option<u16>,
     /// Right of the members of the group, such as 'PUT /light'; may be repeated. Default: all rights.
     #[arg(long, value_name = "RULE")]
     allow: Vec<String>,
@@ -84,7 +88,8 @@ impl Join {
             let uri = self.uri.as_deref().unwrap_or_default();
             let roles =
                 Roles { requester: self.send, responder: !self.no_listen && !self.monitor, monitor: self.monitor };
-            return super::oscore::join((uri, &self.state), roles, allow, &self.connect, out);
+            let joining = |name| OscoreJoining { name, roles, allow, control_port: self.control_port };
+            return super::oscore::join((uri, &self.state), joining, &self.connect, out);
         }
         let settings = MemberSettings { interface: self.interface.clone(), allow, ..MemberSettings::default() };
         let membership = match &self.file {

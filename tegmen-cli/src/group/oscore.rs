@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tegmen_host::contexts::{Manager, MemberFile};
 use tegmen_host::controller::{Controller, ControllerError, OscoreJoining};
-use tegmen_host::group::groupcomm::oscore::Roles;
 use tegmen_host::hex::to_hex;
 use tegmen_host::uri::Uri;
 
@@ -46,11 +45,11 @@ impl RenewKey {
     }
 }
 
-/// Joins a group, and writes the security context of the member into a directory.
+/// Joins a group, and writes the security context of the member into a directory. `joining` makes the request of the
+/// device from its name.
 pub(super) fn join(
     (uri, state): (&str, &Path),
-    roles: Roles,
-    allow: Option<Vec<String>>,
+    joining: impl FnOnce(String) -> OscoreJoining,
     connect: &Connect,
     out: Output,
 ) -> Result<ExitCode, Failure> {
@@ -60,8 +59,7 @@ pub(super) fn join(
         Failure::usage("--group-oscore: the member has the name of its pre-shared key: give --credentials with a key")
     })?;
     let controller = Controller::of_group(uri, config).map_err(failure)?;
-    let joining = OscoreJoining { name, roles, allow };
-    let joined = runtime()?.block_on(controller.join_oscore(state, &joining)).map_err(failure)?;
+    let joined = runtime()?.block_on(controller.join_oscore(state, &joining(name))).map_err(failure)?;
     report("joined", "Member", &joined, out);
     Ok(ExitCode::SUCCESS)
 }

@@ -14,8 +14,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tegmen_control::access::policy::OwnedParty;
-use tegmen_control::group::server::{ByPolicy, Event, GroupServer, JOIN_INTERVAL};
-use tegmen_control::group::{Controller, Outbox, Pace, Sending, evict_departed, rekey_periodically, send};
+use tegmen_control::group::server::{Authority, ByPolicy, Event, GroupServer, JOIN_INTERVAL};
+use tegmen_control::group::{
+    Controller, Outbox, Pace, Sending, evict_departed, rekey_periodically, send, send_to_members,
+};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::x509::signer::{SignatureScheme, Signer};
 use tokio::task::JoinSet;
@@ -125,10 +127,14 @@ impl Role {
         credentials: &Credentials,
         events: impl Fn(Event<'_>) + Send + Sync + 'static,
     ) -> GroupServer<Rows> {
-        let ((service, _), credentials) = (access.shared(), credentials.clone());
-        let authority = ByPolicy { service, credentials, controller: self.party.clone() };
-        GroupServer::new(Arc::clone(&self.controller), Arc::new(authority), Arc::new(events))
+        GroupServer::new(Arc::clone(&self.controller), self.authority(access, credentials), Arc::new(events))
             .with_join_interval(self.join_interval)
+    }
+
+    /// Returns the keys and the rights of the devices, which come from the policy of the access control server.
+    fn authority(&self, access: &access::Role, credentials: &Credentials) -> Arc<dyn Authority> {
+        let ((service, _), credentials) = (access.shared(), credentials.clone());
+        Arc::new(ByPolicy { service, credentials, controller: self.party.clone() })
     }
 
     /// Starts the tasks of the controller on the runtime. The tasks send the messages of the controller, begin periodic
@@ -138,6 +144,10 @@ impl Role {
         let mut tasks = JoinSet::new();
         let (controller, sending) = (Arc::clone(&self.controller), self.sending.clone());
         tasks.spawn(async move { send(&*controller, &sending).await });
+        // This task has no session with a device, so it needs no credentials.
+        let authority = self.authority(access, &Credentials::default());
+        let controller = Arc::clone(&self.controller);
+        tasks.spawn(async move { send_to_members(&controller, &authority).await });
         let (controller, (service, _)) = (Arc::clone(&self.controller), access.shared());
         tasks.spawn(async move { evict_departed(&*controller, &*service).await });
         if let Some(period) = self.period {

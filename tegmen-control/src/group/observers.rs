@@ -31,30 +31,42 @@ impl Observers {
         notifier: &Notifier,
     ) -> Result<(), GroupError> {
         let start = async || {
-            let after = controller.newest().await?;
+            let mut after = Some(controller.newest().await?);
             let (controller, notifier) = (Arc::clone(controller), notifier.clone());
-            tokio::spawn(async move { follow(&controller, &notifier, after).await });
+            tokio::spawn(async move {
+                loop {
+                    let groups = changed_groups(&controller, &mut after).await;
+                    groups.iter().for_each(|group| notifier.changed(&format!("{GROUPS}/{group}")));
+                }
+            });
             Ok(())
         };
         self.0.get_or_try_init(start).await.copied()
     }
 }
 
-/// Notifies the observers of each group that changes after the revision `after`.
-async fn follow<S: Store, C: Crypto>(controller: &Controller<S, C>, notifier: &Notifier, mut after: Revision) {
+/// Waits until groups have changed after the revision `after`, and returns their names. Sets `after` for the next call.
+/// With `None` returns the names of all groups. A caller may drop the future, and call the function again.
+pub(super) async fn changed_groups<S: Store, C: Crypto>(
+    controller: &Controller<S, C>,
+    after: &mut Option<Revision>,
+) -> Vec<String> {
     loop {
-        let changed = match controller.changed_groups(after).await {
-            // The store forgot changes, so all groups count as changed.
-            Err(GroupError::Store(StoreError::Compacted { .. })) => all(controller).await,
-            changed => changed,
+        let changed = match *after {
+            None => all(controller).await,
+            Some(after) => match controller.changed_groups(after).await {
+                // The store forgot changes, so all groups count as changed.
+                Err(GroupError::Store(StoreError::Compacted { .. })) => all(controller).await,
+                changed => changed,
+            },
         };
         match changed {
             Ok((groups, through)) => {
-                groups.iter().for_each(|group| notifier.changed(&format!("{GROUPS}/{group}")));
-                after = through;
+                *after = Some(through);
+                return groups;
             }
             Err(error) => {
-                tracing::error!("groups: members that observe a group cannot be notified now: {error}");
+                tracing::error!("groups: members cannot be notified of new keys now: {error}");
                 tokio::time::sleep(PAUSE).await;
             }
         }

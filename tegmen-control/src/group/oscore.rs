@@ -39,6 +39,8 @@ pub struct NewOscoreMember {
     /// The nonce of the member (`cnonce` of its request to join). The controller signs this nonce to prove that it has
     /// its own private key. The value is empty if the request has no nonce.
     pub cnonce: Vec<u8>,
+    /// The URI at which the member takes rekeying messages; `None` if the member takes none.
+    pub control_uri: Option<String>,
 }
 
 /// The additional data of a member of a Group OSCORE group.
@@ -57,6 +59,10 @@ pub struct OscoreMember {
     /// an earlier version of this program, which did not store the nonce, admitted the member.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cnonce: String,
+    /// The URI at which the member takes rekeying messages, at the address of the session with which it joined; `None` if
+    /// the member takes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_uri: Option<String>,
 }
 
 impl OscoreMember {
@@ -73,10 +79,11 @@ impl OscoreMember {
     }
 
     /// Makes the record of a new member of a Group OSCORE group. `id` is its Sender ID as an integer.
-    pub(super) fn of(credential: Option<&[u8]>, NewOscoreMember { roles, cnonce }: &NewOscoreMember, id: u32) -> Self {
+    pub(super) fn of(credential: Option<&[u8]>, new: &NewOscoreMember, id: u32) -> Self {
+        let NewOscoreMember { roles, cnonce, control_uri } = new;
         let credential = credential.filter(|_| !roles.monitor).map(to_hex);
         let id = (!roles.monitor).then_some(id);
-        Self { id, roles: roles.number() as u8, credential, cnonce: to_hex(cnonce) }
+        Self { id, roles: roles.number() as u8, credential, cnonce: to_hex(cnonce), control_uri: control_uri.clone() }
     }
 
     /// Returns the Sender ID, the roles and the credential of the member, for a response of the Group Manager. Returns

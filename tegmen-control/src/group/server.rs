@@ -42,6 +42,7 @@
 //! member gets no further information about the other members.
 
 use super::config::{GroupConfig, GroupError, Protocol};
+use super::control;
 use super::controller::{Clash, Controller};
 use super::joins::Joins;
 use super::members::NewMember;
@@ -54,6 +55,7 @@ use crate::access::policy::{OwnedParty, Question};
 use crate::publisher::{Tickets, rules};
 use crate::server::{sender, sender_in};
 use crate::service::Service;
+use crate::state::{Device, View};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,6 +77,7 @@ use tegmen_host::server::{Application, Reply, Request};
 use tegmen_host::uri::Uri;
 use tegmen_store::Store;
 use tegmen_store::clock::now_millis;
+use zeroize::Zeroizing;
 
 /// CoAP Content-Format of `application/cbor` (RFC 8949, section 9.1).
 const CBOR: u16 = 60;
@@ -97,6 +100,19 @@ pub trait Authority: Send + Sync + 'static {
     fn version(&self) -> Option<u64> {
         None
     }
+
+    /// Returns the pre-shared key of the device of this name, with which the controller authenticates itself in the
+    /// sessions that it opens with the device. `None` if the controller must open no session with the device. The default
+    /// implementation returns `None` for each device.
+    fn device_key(&self, _device: &str) -> Option<Zeroizing<Vec<u8>>> {
+        None
+    }
+
+    /// Returns true if the device of this name may make this request, as [`Self::may`] does for a peer. The default
+    /// implementation returns false.
+    fn device_may(&self, _device: &str, _method: Code, _path: &str) -> bool {
+        false
+    }
 }
 
 /// The rights from the policy of an access control server, for devices that open a session with their own credentials.
@@ -109,18 +125,33 @@ pub struct ByPolicy<S> {
     pub controller: OwnedParty,
 }
 
+impl<S: Store> ByPolicy<S> {
+    /// Returns true if the policy in `view` lets this device make a request to the controller.
+    fn decide(&self, view: &View, device: Option<&Device>, (method, path): (Code, &str)) -> bool {
+        let Some(device) = device.filter(|device| !device.disabled && view.is_current()) else { return false };
+        let question = Question { subject: device.party.party(), publisher: self.controller.party(), method, path };
+        view.in_force().policy.decide(&question).is_allowed()
+    }
+}
+
 impl<S: Store> Authority for ByPolicy<S> {
     fn client(&self, identity: &Identity) -> Option<String> {
-        let enabled = |device: &crate::state::Device| (!device.disabled).then(|| device.name().to_owned());
+        let enabled = |device: &Device| (!device.disabled).then(|| device.name().to_owned());
         sender(&self.service, &self.credentials, identity, enabled)?
     }
 
     fn may(&self, identity: &Identity, method: Code, path: &str) -> bool {
         let view = self.service.state().view();
-        let device = sender_in(&view, &self.credentials, identity).filter(|device| !device.disabled);
-        let Some(device) = device.filter(|_| view.is_current()) else { return false };
-        let question = Question { subject: device.party.party(), publisher: self.controller.party(), method, path };
-        view.in_force().policy.decide(&question).is_allowed()
+        self.decide(&view, sender_in(&view, &self.credentials, identity), (method, path))
+    }
+
+    fn device_key(&self, device: &str) -> Option<Zeroizing<Vec<u8>>> {
+        self.service.state().view().shared_key(device)
+    }
+
+    fn device_may(&self, device: &str, method: Code, path: &str) -> bool {
+        let view = self.service.state().view();
+        self.decide(&view, view.device(device), (method, path))
     }
 
     fn version(&self) -> Option<u64> {
@@ -245,6 +276,8 @@ type Join = (JoinRequest, Option<IpAddr>);
 enum Asked {
     Join(Box<Join>),
     OscoreJoin(OscoreJoinRequest),
+    /// A request to join with a `control_uri` to which the Group Manager sends no requests. The value is the reason.
+    NotReachable(&'static str),
     /// An empty request to join, which asks for the demand of a proof of possession.
     Demand,
     Keys {
@@ -338,7 +371,12 @@ impl<S: Store> GroupServer<S> {
         }
         let asked = match (request.method(), rest.as_slice()) {
             (Code::POST, []) if OscoreJoinRequest::is(request.payload()) => {
-                Asked::OscoreJoin(self.check_oscore_join(request, who, &group)?)
+                let join = self.check_oscore_join(request, who, &group)?;
+                let uri = join.control_uri.as_deref();
+                match uri.map_or(Ok(()), |uri| self.check_control_uri(request, who, (uri, &group))) {
+                    Ok(()) => Asked::OscoreJoin(join),
+                    Err(why) => Asked::NotReachable(why),
+                }
             }
             (Code::POST, []) if request.payload().is_empty() => Asked::Demand,
             (Code::POST, []) => Asked::Join(Box::new(self.check_join(request, who, &group)?)),
@@ -412,6 +450,23 @@ impl<S: Store> GroupServer<S> {
             }
         }
         Ok(join)
+    }
+
+    /// Checks the URI at which a device that joins wants to take rekeying messages. Returns the reason of a refusal.
+    fn check_control_uri(
+        &self,
+        request: &Request<'_>,
+        who: &str,
+        (uri, group): (&str, &str),
+    ) -> Result<(), &'static str> {
+        control::check(uri, group, request.remote())?;
+        match self.authority.device_key(who) {
+            Some(_) => Ok(()),
+            None => {
+                Err("The Group Manager opens sessions only with devices of the policy that have a pre-shared key: \
+                         observe the group instead.")
+            }
+        }
     }
 
     fn check_join(&self, request: &Request<'_>, who: &str, group: &str) -> Result<Join, Code> {
@@ -492,7 +547,7 @@ impl<S: Store> GroupServer<S> {
         let (who, ..) = peer;
         let config = self.oscore_config(group).await?;
         let scheme = config.signature.ok_or_else(|| GroupError::OtherProtocol(group.to_owned()))?;
-        let OscoreJoinRequest { roles, creds, cnonce, possession, .. } = join;
+        let OscoreJoinRequest { roles, creds, cnonce, possession, control_uri, .. } = join;
         let mut credential = None;
         match possession {
             // A monitor sends nothing, so nobody verifies its signatures.
@@ -521,7 +576,7 @@ impl<S: Store> GroupServer<S> {
             sends: false,
             checks_signatures: true,
             public_key: credential,
-            oscore: Some(NewOscoreMember { roles, cnonce }),
+            oscore: Some(NewOscoreMember { roles, cnonce, control_uri }),
         };
         let (code, epoch) = match self.join(peer, group, &new).await? {
             Ok(joined) => joined,
@@ -584,6 +639,14 @@ impl<S: Store> GroupServer<S> {
         match asked {
             Asked::Join(join) => self.ask_to_join(peer, group, join).await,
             Asked::OscoreJoin(join) => Box::pin(self.ask_to_join_oscore(peer, group, join)).await,
+            Asked::NotReachable(why) => {
+                let message = format!("{who} asks for the group {group}: its control_uri is refused: {why}");
+                (self.events)(Event::Refused { who: Some(who), message });
+                let problem = Problem::new("The Group Manager does not support this control_uri", why);
+                Ok(Reply::new(Code::BAD_REQUEST)
+                    .uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into())
+                    .payload(problem.to_cbor()))
+            }
             Asked::Demand => match controller.config(group).await?.protocol {
                 Protocol::Axiom => Ok(Reply::new(self.malformed(who, group, &"the request to join is empty"))),
                 Protocol::Oscore => self.demand(who, group).await,
@@ -766,8 +829,14 @@ impl<S: Store> GroupServer<S> {
         if payload.is_empty() {
             return self.demand(who, group).await;
         }
-        let scope =
-            OscoreJoinRequest { group: group.to_owned(), roles, creds: None, cnonce: Vec::new(), possession: None };
+        let scope = OscoreJoinRequest {
+            group: group.to_owned(),
+            roles,
+            creds: None,
+            cnonce: Vec::new(),
+            possession: None,
+            control_uri: None,
+        };
         let (possession, cnonce) = match OscorePossession::parse_update(payload, scope.scope()) {
             Ok(update) => update,
             Err(error) => return Ok(Reply::new(self.malformed(who, group, &error))),

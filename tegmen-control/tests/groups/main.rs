@@ -2,6 +2,7 @@
 
 mod at_once;
 mod clashes;
+mod control;
 mod crashes;
 mod created;
 mod credentials;

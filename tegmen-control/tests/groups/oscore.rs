@@ -46,7 +46,7 @@ pub(crate) fn roles(number: u64) -> Roles {
 fn new(name: &str, number: u64) -> NewMember {
     let private = member_keys::draw(&mut HostCrypto::from_os().unwrap(), Curve::Ed25519).unwrap();
     let credential = member_keys::credential(name, &member_keys::public_of(Curve::Ed25519, &private).unwrap());
-    let oscore = Some(NewOscoreMember { roles: roles(number), cnonce: vec![1; 8] });
+    let oscore = Some(NewOscoreMember { roles: roles(number), cnonce: vec![1; 8], control_uri: None });
     NewMember { address: None, public_key: Some(credential), oscore, ..member(name, 1, false) }
 }
 
@@ -183,8 +183,17 @@ impl World {
     }
 
     pub(crate) async fn try_join(&self, name: &str, number: u64) -> Result<Joined, ControllerError> {
+        self.join_at(name, number, None).await
+    }
+
+    pub(crate) async fn join_at(
+        &self,
+        name: &str,
+        number: u64,
+        control_port: Option<u16>,
+    ) -> Result<Joined, ControllerError> {
         let (controller, dir) = (self.oscore_controller(name), self.scene.0.join(name));
-        let joining = OscoreJoining { name: name.to_owned(), roles: roles(number), allow: None };
+        let joining = OscoreJoining { name: name.to_owned(), roles: roles(number), allow: None, control_port };
         controller.join_oscore(&dir, &joining).await?;
         Ok(Joined { controller, dir })
     }
@@ -264,7 +273,7 @@ pub(crate) async fn post(session: &Session, request: &OscoreJoinRequest) -> Resp
 
 pub(crate) fn request(number: u64) -> OscoreJoinRequest {
     let (group, roles) = ("lamps".to_owned(), roles(number));
-    OscoreJoinRequest { group, roles, creds: None, cnonce: vec![6; 8], possession: None }
+    OscoreJoinRequest { group, roles, creds: None, cnonce: vec![6; 8], possession: None, control_uri: None }
 }
 
 #[tokio::test]
@@ -633,7 +642,7 @@ async fn a_server_installs_the_keys_of_each_rekeying_and_forgets_them_with_its_e
     let [member] = contexts.members() else { panic!("one member") };
     // Only messages of the Group Manager bring keys in this time.
     let hour = Duration::from_secs(3600);
-    let pace = OscorePace { check: hour, jitter: Duration::ZERO, shortest: hour };
+    let pace = OscorePace { check: hour, jitter: Duration::ZERO, shortest: hour, poll: hour };
     let (sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
     let report = move |result: Result<(), &ControllerError>| {
         let evicted = result.map_err(|error| matches!(error, ControllerError::NotAMember(_)));

@@ -60,6 +60,7 @@ pub(crate) struct World {
     pub(crate) service: Arc<Service<Database>>,
     pub(crate) controller: Arc<Controller<Counting>>,
     pub(crate) store: Counting,
+    pub(crate) authority: Arc<dyn Authority>,
     signer: Arc<SoftwareKey>,
     pub(crate) sent: Arc<Mutex<Vec<Outgoing>>>,
     log: Arc<Mutex<Vec<String>>>,
@@ -133,13 +134,13 @@ impl World {
         let tokens = ByToken { tickets: tickets.clone(), credentials: credentials.clone() };
         let by_policy = ByPolicy { service: Arc::clone(&service), credentials, controller: party("controller") };
         let authority: Arc<dyn Authority> = if by_token { Arc::new(tokens.clone()) } else { Arc::new(by_policy) };
-        let application = GroupServer::new(Arc::clone(&controller), authority, Arc::new(events));
+        let application = GroupServer::new(Arc::clone(&controller), Arc::clone(&authority), Arc::new(events));
         let serve = |builder: ServerBuilder| builder.serve(application).unwrap();
         let server = match by_token {
             true => serve(builder.key_store(tokens)),
             false => serve(builder.key_store(SharedKeys(Arc::clone(&service)))),
         };
-        Self { server, service, controller, store, signer, sent, log, failures, tickets, scene }
+        Self { server, service, controller, store, authority, signer, sent, log, failures, tickets, scene }
     }
 
     pub(crate) async fn connect(&self, config: ClientConfig) -> Session {

@@ -1,5 +1,6 @@
 //! Requests of a member of a Group OSCORE group to its Group Manager (draft-ietf-ace-key-groupcomm-oscore).
 
+use super::control::{self, Message, Received, control_uri};
 use super::{Controller, ControllerError, fraction};
 use crate::cbor::Malformed;
 use crate::client::{Response, Session};
@@ -30,6 +31,8 @@ pub(super) const ATTEMPTS: usize = 4;
 /// The time for which a member that observes its group waits for the response to a request. A member whose session with
 /// the Group Manager is dead has old keys until it ends this session.
 const OBSERVER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest time for which a member that was evicted waits until its server has sent its last response.
+const LAST_RESPONSE: Duration = Duration::from_secs(1);
 /// The label of the version in a response. [`Malformed::Value`] contains this label if the keys and the credentials
 /// have different versions.
 pub(super) const NUM: i64 = 9;
@@ -43,6 +46,9 @@ pub struct OscoreJoining {
     pub roles: Roles,
     /// The rights of each other member that sends requests, as in a credentials file; `None` allows everything.
     pub allow: Option<Vec<String>>,
+    /// The UDP port at which the member will take rekeying messages of the Group Manager, at the address of its session
+    /// with the Group Manager (`control_uri`, RFC 9594, section 4.3.1). With `None` the member observes its group.
+    pub control_port: Option<u16>,
 }
 
 /// The times at which a member sends requests to its Group Manager.
@@ -57,6 +63,9 @@ pub struct OscorePace {
     /// which causes a request. If this request brings no new keys, the time until the next request doubles, up to
     /// `check`.
     pub shortest: Duration,
+    /// The interval at which a member with a `control_uri` asks for its keys. It does not observe its group, so it learns
+    /// in this way of a rekeying message or an eviction that it missed.
+    pub poll: Duration,
 }
 
 impl OscorePace {
@@ -77,9 +86,15 @@ impl OscorePace {
 
 impl Default for OscorePace {
     /// Returns the default times: a member checks its observation after 30 seconds, waits at most one second of random
-    /// time before each request, and waits at least 2 seconds between two requests for keys.
+    /// time before each request, and waits at least 2 seconds between two requests for keys. A member with a
+    /// `control_uri` asks for its keys every 5 minutes.
     fn default() -> Self {
-        Self { check: KEY_CHECK, jitter: Duration::from_secs(1), shortest: Duration::from_secs(2) }
+        Self {
+            check: KEY_CHECK,
+            jitter: Duration::from_secs(1),
+            shortest: Duration::from_secs(2),
+            poll: Duration::from_secs(300),
+        }
     }
 }
 
@@ -123,12 +138,13 @@ impl Controller {
             let asked = session.post(&path, payload).content_format(GROUPCOMM_CBOR).await;
             asked.map_err(|source| self.unreachable(source))
         };
-        let OscoreJoining { name, roles, allow } = joining;
+        let OscoreJoining { name, roles, allow, control_port } = joining;
         let mut crypto = HostCrypto::from_os().map_err(|error| self.no_key(&error.to_string()))?;
         let (mut cnonce, creds) = (vec![0; 8], Some(OscoreFilter::default()));
         crypto.random(&mut cnonce);
         let group = self.group.clone();
-        let mut request = OscoreJoinRequest { group, roles: *roles, creds, cnonce, possession: None };
+        let control_uri = control_port.map(|port| control_uri(session.local().ip(), port, &group));
+        let mut request = OscoreJoinRequest { group, roles: *roles, creds, cnonce, possession: None, control_uri };
         // A monitor proves nothing.
         let own = match roles.monitor {
             true => None,
@@ -166,6 +182,7 @@ impl Controller {
             epoch: keys.number,
             allow: allow.clone(),
             roles: Some(roles.number()),
+            control_uri: request.control_uri.clone(),
         };
         let new = ManagedKeys {
             group: &self.group,
@@ -246,7 +263,7 @@ impl Controller {
         let mut cnonce = vec![0; 8];
         crypto.random(&mut cnonce);
         let group = self.group.clone();
-        let request = OscoreJoinRequest { group, roles, creds: None, cnonce, possession: None };
+        let request = OscoreJoinRequest { group, roles, creds: None, cnonce, possession: None, control_uri: None };
         let (private_key, proof) = self.prove_new_key(&mut crypto, &file.name, &request, &challenge)?;
         // From here, the Group Manager may have the new credential, unless it refuses it.
         let not_renewed = |source: ControllerError| ControllerError::NotRenewed { source: Box::new(source) };
@@ -304,20 +321,17 @@ impl Controller {
         }
     }
 
-    /// Handles a message to an observer of the group. If the message has the keys of a later epoch, calls `replace` with
-    /// these keys, and returns true. A member that missed an epoch asks for the keys, because the message does not name
-    /// all members that have left since then.
-    async fn take_rekeying(
+    /// Handles a message of the Group Manager. If the message has the keys of a later epoch, calls `replace` with these
+    /// keys, and returns true. A member that missed an epoch asks for the keys, because the message does not name all
+    /// members that have left since then. A member that may be evicted asks, too.
+    async fn take_message(
         &self,
         dir: &Path,
-        message: Result<Response, ControllerError>,
+        message: &Message,
         replace: impl Replace,
     ) -> Result<bool, ControllerError> {
-        let reply = message?;
-        if reply.code != Code::CONTENT {
-            return Err(self.refusal(&reply));
-        }
-        let message = OscoreRekeying::parse(&Zeroizing::new(reply.payload)).map_err(ControllerError::Response)?;
+        let Message::Rekeying(payload) = message else { return self.newer_oscore_keys(dir, replace).await };
+        let message = OscoreRekeying::parse(payload).map_err(ControllerError::Response)?;
         let (file, manager) = self.managed(dir)?;
         if message.number <= manager.epoch {
             return Ok(false);
@@ -344,10 +358,12 @@ impl Controller {
         self.newer_oscore_keys(dir, |new| new.update(dir)).await
     }
 
-    /// Keeps the keys of a member current while a server uses them. The member observes the group, so the Group Manager
-    /// sends it a rekeying message with each epoch (draft-ietf-ace-key-groupcomm-oscore, section 11). The member also
-    /// asks for the keys when a message names a group that no context of the server has. `report` receives each failure,
-    /// and `Ok` with each new epoch. The call ends when the member is evicted. The member has then forgotten its keys.
+    /// Keeps the keys of a member current while a server uses them. The member observes the group, or takes requests at
+    /// its `control_uri`, so the Group Manager sends it a rekeying message with each epoch
+    /// (draft-ietf-ace-key-groupcomm-oscore, section 11). A member that cannot listen at its `control_uri` observes the
+    /// group. The member also asks for the keys when a message names a group that no context of the server has. `report`
+    /// receives each failure, and `Ok` with each new epoch. The call ends when the member is evicted. The member has then
+    /// forgotten its keys.
     pub async fn follow_oscore(
         &self,
         member: &FollowedMember,
@@ -356,7 +372,17 @@ impl Controller {
         report: impl Fn(Result<(), &ControllerError>),
     ) {
         let (sender, mut messages) = mpsc::channel(1);
-        let mut observing = std::pin::pin!(self.observe_oscore(pace, sender));
+        let listening = self.listen(member.dir(), &sender).unwrap_or_else(|error| {
+            report(Err(&error));
+            None
+        });
+        let is_reachable = listening.is_some();
+        let mut receiving = std::pin::pin!(async {
+            match is_reachable {
+                true => self.poll_oscore(pace, sender).await,
+                false => self.observe_oscore(pace, sender).await,
+            }
+        });
         let replace = |new: &ManagedKeys<'_>| member.replace(new, credentials);
         let (mut pause, mut quiet) = (pace.shortest, Instant::now());
         loop {
@@ -366,8 +392,17 @@ impl Controller {
                 tokio::time::sleep(pace.random()).await;
             };
             let asked = tokio::select! {
-                never = &mut observing => match never {},
-                Some(message) = messages.recv() => self.take_rekeying(member.dir(), message, replace).await,
+                never = &mut receiving => match never {},
+                Some(Received { message, responder }) = messages.recv() => {
+                    let asked = match &message {
+                        Ok(message) => self.take_message(member.dir(), message, replace).await,
+                        Err(_) => Ok(false),
+                    };
+                    if let Some(responder) = responder {
+                        responder.send(control::response(&asked, matches!(message, Ok(Message::Eviction))));
+                    }
+                    message.and(asked)
+                }
                 () = is_needed => {
                     let asked = self.newer_oscore_keys(member.dir(), replace).await;
                     pause = pace.pause_after(pause, matches!(asked, Ok(true)));
@@ -382,21 +417,31 @@ impl Controller {
                     report(Err(&error));
                     if matches!(error, ControllerError::NotAMember(_)) {
                         member.evict();
-                        return;
+                        break;
                     }
                 }
             }
+        }
+        if let Some(server) = listening {
+            // The response about the eviction leaves first.
+            let _ = tokio::task::spawn_blocking(move || server.drain(LAST_RESPONSE)).await;
+        }
+    }
+
+    /// Asks for the keys of the member at the beginning, and then at each interval `poll` of the pace.
+    async fn poll_oscore(&self, pace: OscorePace, messages: mpsc::Sender<Received>) -> Infallible {
+        loop {
+            tokio::time::sleep(pace.random()).await;
+            // The receiver exists as long as this future.
+            let _ = messages.send(Received::of(Ok(Message::Poll))).await;
+            tokio::time::sleep(pace.poll).await;
         }
     }
 
     /// Observes the group, and passes each response of the Group Manager to `messages`. If an observation ends, begins
     /// another one. An observation begins after the time `check` of the pace, counted from the beginning of the previous
     /// observation, or from its failure if it could not begin.
-    async fn observe_oscore(
-        &self,
-        pace: OscorePace,
-        messages: mpsc::Sender<Result<Response, ControllerError>>,
-    ) -> Infallible {
+    async fn observe_oscore(&self, pace: OscorePace, messages: mpsc::Sender<Received>) -> Infallible {
         // A failure is reported, and the loop below begins the next session.
         let config = self.config.clone().with(|config| {
             config.recovery.reconnect = false;
@@ -411,14 +456,18 @@ impl Controller {
                 let mut observation = session.request(Code::GET, &self.path()).observe().await?;
                 while let Some(reply) = observation.next().await? {
                     begun.get_or_insert_with(Instant::now);
+                    let message = match reply.code {
+                        Code::CONTENT => Ok(Message::Rekeying(Zeroizing::new(reply.payload))),
+                        _ => Err(self.refusal(&reply)),
+                    };
                     // The receiver exists as long as this future.
-                    let _ = messages.send(Ok(reply)).await;
+                    let _ = messages.send(Received::of(message)).await;
                 }
                 session.close();
                 Ok(())
             };
             if let Err(source) = observed.await {
-                let _ = messages.send(Err(self.unreachable(source))).await;
+                let _ = messages.send(Received::of(Err(self.unreachable(source)))).await;
             }
             let pause = pace.check.saturating_sub(begun.map_or(Duration::ZERO, |begun| begun.elapsed()));
             tokio::time::sleep(pause).await;

@@ -5,6 +5,8 @@ use crate::group::config::{GroupConfig, GroupError, Protocol};
 use crate::group::members::Member;
 use crate::group::oscore::{self, OscoreMember};
 use crate::group::rekeying::Rekeying;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use tegmen_base::crypto::Crypto;
 use tegmen_base::hex::{from_hex, to_hex};
 use tegmen_host::group::groupcomm::oscore::{
@@ -48,6 +50,27 @@ impl<S: Store, C: Crypto> Controller<S, C> {
     pub async fn oscore_keys(&self, group: &str, member: &str) -> Result<(OscoreKeys, u32), GroupError> {
         let since = (member, u16::MAX);
         self.with_member(group, since, |group, member| Ok((group.oscore_keys::<C>(member)?, member.leaf))).await
+    }
+
+    /// Returns the `control_uri` of each member of a group that has one, by the name of the member. The result is empty
+    /// for a group that does not use Group OSCORE, and for a deleted group. Loads no group of Axiom.
+    ///
+    /// # Errors
+    /// The errors of [`Self::show`].
+    pub(crate) async fn control_uris(&self, group: &str) -> Result<BTreeMap<Arc<str>, Arc<str>>, GroupError> {
+        let uris = async {
+            if self.head(group).await?.config.protocol != Protocol::Oscore {
+                return Ok(BTreeMap::new());
+            }
+            let uri = |(name, member): (&str, &Member)| {
+                Some((Arc::from(name), Arc::from(member.oscore.as_ref()?.control_uri.as_deref()?)))
+            };
+            self.with_group(group, |group| Ok(group.members.iter().filter_map(uri).collect())).await
+        };
+        match uris.await {
+            Err(GroupError::NoGroup(_)) => Ok(BTreeMap::new()),
+            uris => uris,
+        }
     }
 
     /// Returns the rekeying message of the last change of a Group OSCORE group, for one member

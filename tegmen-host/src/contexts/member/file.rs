@@ -84,6 +84,10 @@ pub struct Manager {
     /// which did not store the roles, wrote the file.
     #[serde(default)]
     pub roles: Option<u64>,
+    /// The URI at which this member takes rekeying messages of the Group Manager (RFC 9594, section 4.3.1); `None` for a
+    /// member that observes its group.
+    #[serde(default)]
+    pub control_uri: Option<String>,
 }
 
 /// Another member of the group.

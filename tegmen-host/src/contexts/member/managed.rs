@@ -104,10 +104,13 @@ impl ManagedKeys<'_> {
             text.push_str(digits);
             text.push_str("\"\n");
         }
-        let Manager { uri, node, epoch, allow, roles } = manager;
+        let Manager { uri, node, epoch, allow, roles, control_uri } = manager;
         text.push_str(&format!("\n[manager]\nuri = {}\nnode = {}\nepoch = {epoch}\n", quoted(uri), quoted(node)));
         if let Some(roles) = roles {
             text.push_str(&format!("roles = {roles}\n"));
+        }
+        if let Some(uri) = control_uri {
+            text.push_str(&format!("control_uri = {}\n", quoted(uri)));
         }
         if let Some(allow) = allow {
             text.push_str(&format!("allow = {}\n", rules(allow)));

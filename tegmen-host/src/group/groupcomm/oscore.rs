@@ -23,8 +23,8 @@ pub use rekeying::OscoreRekeying;
 pub use verification::{VerificationData, encode_cnonce, parse_cnonce};
 
 use super::creds::{CLIENT_CRED, CLIENT_CRED_VERIFY, CNONCE, GET_CREDS, KDCCHALLENGE, SIGN_INFO, algorithm_of};
-use super::{SCOPE, array};
-use crate::cbor::{Malformed, MapWriter, Out, Sink, Written, bytes, integer, number, read_array, read_message};
+use super::{CONTROL_URI, SCOPE, array};
+use crate::cbor::{Malformed, MapWriter, Out, Sink, Written, bytes, integer, number, read_array, read_message, text};
 use crate::provider::HostCrypto;
 use minicbor::{Decoder, Encoder};
 use std::time::Duration;
@@ -102,6 +102,9 @@ pub struct OscoreJoinRequest {
     pub cnonce: Vec<u8>,
     /// The credential of the member, and the proof that the member has its private key.
     pub possession: Option<OscorePossession>,
+    /// The URI at which the device serves requests of the Group Manager about this group (RFC 9594, section 4.3.1);
+    /// `None` if it serves no such requests.
+    pub control_uri: Option<String>,
 }
 
 impl OscoreJoinRequest {
@@ -110,7 +113,7 @@ impl OscoreJoinRequest {
     /// # Errors
     /// [`Malformed`] if the bytes are not a join request with a scope of Group OSCORE: see [`Self::is`].
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        let (mut scope, mut creds) = (None, None);
+        let (mut scope, mut creds, mut control_uri) = (None, None, None);
         let (mut credential, mut nonce, mut signature) = (None, None, None);
         read_message(message, |label, decoder| {
             match label {
@@ -119,6 +122,7 @@ impl OscoreJoinRequest {
                 CLIENT_CRED => credential = Some(decoder.bytes()?.to_vec()),
                 CNONCE => nonce = Some(decoder.bytes()?.to_vec()),
                 CLIENT_CRED_VERIFY => signature = Some(decoder.bytes()?.to_vec()),
+                CONTROL_URI => control_uri = Some(decoder.str()?.to_owned()),
                 _ => return Ok(false),
             }
             Ok(true)
@@ -134,7 +138,7 @@ impl OscoreJoinRequest {
             (Some(_), None, _) => return Err(Malformed::Missing(CNONCE)),
             (Some(_), _, None) => return Err(Malformed::Missing(CLIENT_CRED_VERIFY)),
         };
-        Ok(Self { group, roles, creds, cnonce: nonce.unwrap_or_default(), possession })
+        Ok(Self { group, roles, creds, cnonce: nonce.unwrap_or_default(), possession, control_uri })
     }
 
     /// True if the scope of a join request has the form of Group OSCORE: its roles are a number.
@@ -160,6 +164,7 @@ impl OscoreJoinRequest {
         map.optional(CLIENT_CRED, possession.map(|proof| proof.credential.as_slice()), bytes);
         map.optional(CNONCE, Some(self.cnonce.as_slice()).filter(|nonce| !nonce.is_empty()), bytes);
         map.optional(CLIENT_CRED_VERIFY, possession.map(|proof| proof.signature.as_slice()), bytes);
+        map.optional(CONTROL_URI, self.control_uri.as_deref(), text);
         map.finish()
     }
 

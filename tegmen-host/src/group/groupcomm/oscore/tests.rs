@@ -6,7 +6,7 @@ const GROUP: &str = "lights";
 fn request(roles: u64, possession: Option<OscorePossession>) -> OscoreJoinRequest {
     let roles = Roles::of_number(roles).unwrap();
     let creds = Some(OscoreFilter::default());
-    OscoreJoinRequest { group: GROUP.to_owned(), roles, creds, cnonce: vec![2; 8], possession }
+    OscoreJoinRequest { group: GROUP.to_owned(), roles, creds, cnonce: vec![2; 8], possession, control_uri: None }
 }
 
 fn pair(crypto: &mut HostCrypto, curve: Curve) -> (Vec<u8>, Secret<32>) {
@@ -54,6 +54,11 @@ fn a_proof_of_possession_is_valid_for_its_key_its_scope_and_its_nonces_alone() {
     );
     let without = OscoreJoinRequest { cnonce: Vec::new(), ..first.clone() };
     assert_eq!(OscoreJoinRequest::parse(&without.encode()), Ok(without));
+    let reachable = OscoreJoinRequest { control_uri: Some("coaps://192.0.2.1/a".to_owned()), ..first.clone() };
+    let encoded = reachable.encode();
+    // RFC 9594, section 8: the label 26 and a text string.
+    assert!(encoded.ends_with(b"\x18\x1a\x73coaps://192.0.2.1/a"));
+    assert_eq!(OscoreJoinRequest::parse(&encoded), Ok(reachable));
     let long = OscoreJoinRequest { cnonce: vec![2; LONGEST_NONCE + 1], ..first };
     assert_eq!(OscoreJoinRequest::parse(&long.encode()), Err(Malformed::Value(CNONCE)));
 }
