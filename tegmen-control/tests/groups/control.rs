@@ -1,7 +1,8 @@
 //! Tests of the requests of a Group Manager to the `control_uri` of the members of a Group OSCORE group.
 
-use super::oscore::{Joined, LAMP, SWITCH, oscore, post, request};
+use super::oscore::{Joined, LAMP, SWITCH, oscore, post, request, roles};
 use super::server::{SHARED_KEY, World};
+use super::verifiers::scope;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tegmen::crypto::SignatureScheme;
 use tegmen_control::group::send_to_members;
 use tegmen_host::client::{ClientConfig, ClientError, Session};
 use tegmen_host::contexts::{Contexts, MemberFile};
-use tegmen_host::controller::{CONTROL_IDENTITY, ControllerError, OscorePace, control_key};
+use tegmen_host::controller::{CONTROL_IDENTITY, Controller, ControllerError, OscoreJoining, OscorePace, control_key};
 use tegmen_host::credentials::Credentials;
 use tegmen_host::group::groupcomm::GROUPCOMM_CBOR;
 use tegmen_host::group::groupcomm::oscore::OscoreJoinRequest;
@@ -198,9 +199,26 @@ async fn a_control_uri_that_the_group_manager_cannot_use_is_refused() {
     let control_uri = Some("coaps://[::ffff:127.0.0.1]:9/a".to_owned());
     let reply = post(&hall, &OscoreJoinRequest { control_uri, ..request(LAMP) }).await;
     assert_eq!((reply.code, reply.content_format()), (Code::BAD_REQUEST, Some(GROUPCOMM_CBOR.into())));
-    // The member shows the reason.
-    let error = world.join_at("oven", LAMP, Some(1)).await.err().unwrap();
-    assert!(matches!(error, ControllerError::Forbidden { .. }), "the policy refuses first: {error}");
+}
+
+#[tokio::test]
+async fn a_control_uri_of_a_device_without_a_key_is_refused() {
+    // The device has a token, whose key is only for sessions that the device opens.
+    let world = World::new("control-token", oscore(SignatureScheme::ED25519), true).await;
+    let (identity, secret) = world.upload_token("hall", scope("lamps", 4)).await.unwrap();
+    let uri = format!("coaps://{}/ace-group/lamps", world.server.addresses()[0].address);
+    let controller = Controller::of_group(&uri, ClientConfig::psk(&identity, secret.as_slice())).unwrap();
+    let join = async |control_port| {
+        let joining = OscoreJoining { name: "hall".to_owned(), roles: roles(LAMP), allow: None, control_port };
+        controller.join_oscore(&world.scene.0.join("hall"), &joining).await
+    };
+    let refused = join(Some(9)).await.err().unwrap();
+    let reason = match &refused {
+        ControllerError::Refused { reason, .. } => reason.as_str(),
+        other => panic!("{other}"),
+    };
+    assert!(reason.contains("does not support this control_uri") && reason.ends_with("observe the group instead."));
+    join(None).await.unwrap();
 }
 
 #[tokio::test]

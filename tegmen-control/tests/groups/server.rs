@@ -161,7 +161,7 @@ impl World {
 
     /// Uploads a token of the device to the controller. Returns the PSK identity and the key of its session, or `None`
     /// if the access control server refuses the token.
-    async fn upload_token(&self, device: &str, scope: Scope) -> Option<(String, Vec<u8>)> {
+    pub(crate) async fn upload_token(&self, device: &str, scope: Scope) -> Option<(String, Vec<u8>)> {
         let request =
             TokenRequest { audience: Some("controller".to_owned()), scope: Some(scope), ..Default::default() };
         let granted = self.service.token(Some(device), &request.encode()).await;

@@ -239,7 +239,7 @@ async fn an_axiom_group_has_no_verifiers() {
 }
 
 /// A scope of draft-ietf-ace-key-groupcomm-oscore, section 3: the name of the group, and the roles as a number.
-fn scope(group: &str, roles: u64) -> Scope {
+pub(crate) fn scope(group: &str, roles: u64) -> Scope {
     Scope::of(&Aif(vec![Right { path: group.to_owned(), permissions: roles }]))
 }
 
