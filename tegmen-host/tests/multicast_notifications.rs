@@ -4,8 +4,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::{Builder, Code, MessageRef, MessageType, OptionNumber, Policy, Request};
@@ -17,7 +17,7 @@ use tegmen_host::contexts::{Contexts, MemberContext, StoredMember, create_group}
 use tegmen_host::credentials::Credentials;
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{GroupObservation, Server, ServerConfig, StartError};
+use tegmen_host::server::{Event, GroupObservation, Server, ServerConfig, Severity, StartError};
 use tegmen_host::uri::Scheme;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -90,7 +90,14 @@ async fn text(observation: &mut Observation) -> String {
 #[tokio::test]
 async fn all_observers_get_one_notification_and_the_end() {
     let (listener, port) = listener(group(1)).await;
-    let server = Server::with(offer(group(1), port, None)).listen("coap://127.0.0.1:0").serve(resources()).unwrap();
+    let reported = Arc::<Mutex<Vec<(Code, Severity)>>>::default();
+    let report = Arc::clone(&reported);
+    let server = Server::with(offer(group(1), port, None)).listen("coap://127.0.0.1:0").on_event(move |event| {
+        if let Event::Request(answered) = &event {
+            report.lock().unwrap().push((answered.code, event.severity()));
+        }
+    });
+    let server = server.serve(resources()).unwrap();
     let address = server.addresses()[0].address;
     let (one, two) = (connect_in_clear(address).await, connect_in_clear(address).await);
     let mut observations = [one.observe("/value").await.unwrap(), two.observe("/value").await.unwrap()];
@@ -98,6 +105,7 @@ async fn all_observers_get_one_notification_and_the_end() {
         assert!(observation.is_in_group());
         assert_eq!(text(observation).await, "first");
     }
+    assert_eq!(*reported.lock().unwrap(), [(Code::SERVICE_UNAVAILABLE, Severity::Debug); 2], "nothing has failed");
     assert!(receive(&listener, SHORT).await.is_none(), "nothing has changed");
     one.put("/value", b"second").await.unwrap();
     for observation in &mut observations {

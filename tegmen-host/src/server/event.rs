@@ -192,6 +192,10 @@ pub struct Answered {
     pub block: bool,
     /// The cause of a 5.xx response. The client does not receive this text.
     pub cause: Option<String>,
+    /// True if the response gives a client the data of a [group observation](super::GroupObservation). Its code is 5.03,
+    /// but nothing has failed.
+    #[serde(skip)]
+    pub informative: bool,
 }
 
 /// The severity of an event. The first variant is the most severe one.
@@ -203,7 +207,8 @@ pub enum Severity {
     Warning,
     /// An event of normal sessions and requests.
     Info,
-    /// The severity of an event that reports one block of a block-wise transfer, without a 5.xx response.
+    /// The severity of an event that reports one block of a block-wise transfer, without a 5.xx response, or a response
+    /// with the data of a group observation.
     Debug,
 }
 
@@ -326,6 +331,7 @@ const NOT_RELOADED: &str = "not reloaded, the old ones stay in force, next try i
 impl Answered {
     const fn severity(&self) -> Severity {
         match (self.code.class(), self.block) {
+            _ if self.informative => Severity::Debug,
             (5, _) => Severity::Warning,
             (_, true) => Severity::Debug,
             (_, false) => Severity::Info,

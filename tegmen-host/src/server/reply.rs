@@ -1,5 +1,6 @@
 //! The deferred response that an application writes.
 
+use crate::informative::FORMAT;
 use std::time::Duration;
 use tegmen::coap::{Code, OptionNumber, uint_bytes};
 use zeroize::Zeroizing;
@@ -65,6 +66,16 @@ impl Reply {
     pub(crate) fn first_message_len(&self) -> usize {
         let options: usize = self.options.iter().map(|(_, value)| 1 + value.as_bytes().len()).sum();
         4 + options + self.payload.len().min(LONGEST_BLOCK)
+    }
+
+    /// True if this is the response to a client that takes part in a group observation.
+    pub(crate) fn is_informative(&self) -> bool {
+        let mut format = [0; 4];
+        let format = uint_bytes(FORMAT.into(), &mut format);
+        let is_it = |(number, value): &(OptionNumber, OptionValue)| {
+            *number == OptionNumber::CONTENT_FORMAT && value.as_bytes() == format
+        };
+        self.code == Code::SERVICE_UNAVAILABLE && self.options.iter().any(is_it)
     }
 
     /// Does the same as [`Self::new`], with memory for this number of options.

@@ -119,6 +119,7 @@ pub(super) struct Report {
     pub(super) received: usize,
     pub(super) sent: usize,
     pub(super) block: bool,
+    pub(super) informative: bool,
 }
 
 /// The optional parts of the node of a shard (see [`node::Features`]): observers, bodies, OSCORE, and requests to
@@ -324,12 +325,14 @@ impl<A: Application> CoapServer<A> {
             reply = challenge.because("the client has not proved its address");
         }
         let entry = peers.peer(deferred.peer)?;
-        if self.reports(reply.code) {
+        let informative = reply.is_informative();
+        if self.reports(reply.code, informative) {
             let (remote, principal) = (entry.path().remote.into(), deferred.identity.principal);
             self.resources.cause.set(reply.cause.clone());
             self.resources.path.clear();
             self.resources.path.push_str(&request.path);
-            self.report = Report { received: request.received, sent: reply.payload.len(), block: false };
+            self.report =
+                Report { received: request.received, sent: reply.payload.len(), block: false, informative };
             self.report_request(remote, principal, request.method, reply.code);
         }
         Some((request, reply))
@@ -345,26 +348,28 @@ impl<A: Application> CoapServer<A> {
             let _ = self.resources.begin(&message);
             self.resources.remote = request.remote;
         }
-        self.report = Report { received: request.received, sent: 0, block: false };
+        self.report = Report { received: request.received, ..Report::default() };
         Some((copy, share))
     }
 
-    /// True if a response with this code is reported to the operator.
-    const fn reports(&self, code: Code) -> bool {
-        self.limits.report_requests || code.class() == 5
+    /// True if a response with this code is reported to the operator. `informative` is true for the data of a group
+    /// observation.
+    const fn reports(&self, code: Code, informative: bool) -> bool {
+        self.limits.report_requests || (code.class() == 5 && !informative)
     }
 
     /// Reports an answered request, or a deferred response, to the operator. The report contains the path that
     /// [`Resources::begin`] has read last.
     pub(super) fn report_request(&mut self, remote: SocketAddr, principal: Principal, method: Code, code: Code) {
-        let Report { received, sent, block } = self.report;
+        let Report { received, sent, block, informative } = self.report;
         let cause = self.resources.cause.take();
-        if !self.reports(code) {
+        if !self.reports(code, informative) {
             return;
         }
         let identity = self.credentials.name_of(principal);
         let path = format!("/{}", self.resources.path);
-        (self.events)(Event::Request(Answered { remote, identity, method, path, code, received, sent, block, cause }));
+        let answered = Answered { remote, identity, method, path, code, received, sent, block, cause, informative };
+        (self.events)(Event::Request(answered));
     }
 }
 
@@ -385,7 +390,7 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
         let is_part = block(OptionNumber::BLOCK1).is_some_and(|block| block.more);
         let block = block(OptionNumber::BLOCK2).is_some_and(|block| block.number > 0)
             || is_part && self.resources.application.acts_on_blocks(&self.resources.path, message);
-        self.report = Report { received: message.payload().len(), sent: 0, block };
+        self.report = Report { received: message.payload().len(), block, ..Report::default() };
         // A group would answer a spoofed sender with many messages, each after two operations of a private key.
         if incoming.to_group && self.resources.edhoc.is_some() && self.resources.path == EDHOC_PATH {
             return Err(Refusal { code: Code::FORBIDDEN, option: None });

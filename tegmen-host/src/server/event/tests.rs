@@ -26,7 +26,7 @@ fn missing() -> std::io::Error {
 fn answered(code: Code, identity: Option<&str>, block: bool, cause: Option<&str>) -> Answered {
     let (method, path, received, sent) = (Code::PUT, "/a b/é".to_owned(), 3, 5);
     let (identity, cause) = (identity.map(str::to_owned), cause.map(str::to_owned));
-    Answered { remote: six(), identity, method, path, code, received, sent, block, cause }
+    Answered { remote: six(), identity, method, path, code, received, sent, block, cause, informative: false }
 }
 
 /// Checks the severity, the text and the JSON of an event. Also checks that [`Event::unlimited`] and the JSON have the
@@ -261,4 +261,13 @@ fn a_subscriber_of_tracing_gets_each_event_at_its_level_and_on_one_line() {
     let levels: Vec<tracing::Level> = events.iter().map(|(level, _)| *level).collect();
     assert_eq!(levels, [tracing::Level::INFO, tracing::Level::WARN, tracing::Level::ERROR]);
     assert_eq!(events[0].1, "192.0.2.7:40000 authenticated as a\\nb\\u{1b}");
+}
+
+#[test]
+fn the_data_of_a_group_observation_is_no_failure() {
+    let unavailable = |informative| {
+        let answered = answered(Code::SERVICE_UNAVAILABLE, None, false, None);
+        Event::Request(Answered { informative, ..answered }).severity()
+    };
+    assert_eq!((unavailable(false), unavailable(true)), (Severity::Warning, Severity::Debug));
 }
