@@ -13,6 +13,8 @@ const EVERY: Duration = Duration::from_secs(600);
 const WAIT: Duration = Duration::from_secs(452);
 /// The number of confirmations that the server would like to get (M, section 7.3.1).
 const WANTED: u32 = 8;
+/// The divisor of the estimated number of clients after a question without a confirmation.
+const SILENT: u32 = 8;
 
 /// The estimated number of clients.
 pub(super) struct ObserverCount {
@@ -65,15 +67,22 @@ impl ObserverCount {
     }
 
     /// Computes the new number of clients, if the time for confirmations has passed (section 7.3.3, with the dampener
-    /// 1). Returns true if the group observation has to end, because no client confirmed after two questions.
+    /// 1). Returns true if the group observation has to end, because no client confirmed after two questions to all
+    /// clients.
+    ///
+    /// If no client confirmed, the number only becomes smaller, because the question may be lost. With the number 0, the
+    /// next question would ask all clients at once.
     pub(super) fn conclude(&mut self, now: Instant) -> bool {
         let Some(asked) = self.asked.take_if(|asked| now >= asked.until) else { return false };
-        let feedback = asked.confirmations.saturating_mul(1 << asked.divider.min(31));
+        let feedback = match asked.confirmations {
+            0 => asked.before / SILENT,
+            confirmations => confirmations.saturating_mul(1 << asked.divider.min(31)),
+        };
         self.count = self.count.saturating_add(feedback).saturating_sub(asked.before);
         // A single lost confirmation does not end an observation with few clients.
         let (was_silent, is_silent) = (self.is_silent, self.count == 0);
         self.is_silent = is_silent;
-        self.next = if is_silent { now } else { now.after(EVERY) };
+        self.next = if asked.confirmations == 0 { now } else { now.after(EVERY) };
         was_silent && is_silent
     }
 }

@@ -68,3 +68,19 @@ fn a_confirmation_without_a_question_counts_nothing() {
     assert!(!count.conclude(at(1052)));
     assert_eq!(count.count, 0);
 }
+
+#[test]
+fn a_question_without_an_answer_is_asked_again_of_a_part_of_the_clients() {
+    let mut count = count_of(1000);
+    let mut now = 600;
+    let mut silent = |count: &mut ObserverCount| {
+        let divider = count.ask(at(now)).unwrap();
+        now += 452;
+        (divider, count.conclude(at(now)))
+    };
+    // The numbers of clients are 1000, 125, 15, 1 and 0.
+    for divider in [7, 4, 1, 0] {
+        assert_eq!(silent(&mut count), (divider, false));
+    }
+    assert_eq!(silent(&mut count), (0, true));
+}
