@@ -13,6 +13,7 @@ use crate::informative::{canonical, is_local, is_same, rebuilt};
 use crate::request_uri;
 use crate::uri::Scheme;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tegmen::address::Address;
 use tegmen::buf::Frame;
 use tegmen::coap::observe::REGISTER;
@@ -28,6 +29,9 @@ pub struct GroupObservationError {
     problem: &'static str,
 }
 
+/// Maximum number of group observations of one resource. Each has another address of the server.
+pub(super) const MAX_STARTED: usize = 4;
+
 /// A group observation that the server can start.
 pub(super) struct Offer {
     pub(super) settings: GroupObservation,
@@ -35,6 +39,8 @@ pub(super) struct Offer {
     pub(super) member: Option<FollowedMember>,
     /// The phantom request without protection, in the form of [`crate::informative::independent`].
     pub(super) phantom: Vec<u8>,
+    /// The addresses of the server for which the group observation has started, or starts now.
+    addresses: Mutex<Vec<Address>>,
 }
 
 /// The group observations that a server can start, and the ports for messages without DTLS.
@@ -78,13 +84,14 @@ impl Offers {
                 return Err(wrong("the server has no address of the same family for messages without DTLS: listen at one"));
             }
             let phantom = phantom(&settings.path).ok_or_else(|| wrong("the path is not valid"))?;
-            Ok(Offer { settings: settings.clone(), member: member.cloned(), phantom })
+            Ok(Offer { settings: settings.clone(), member: member.cloned(), phantom, addresses: Mutex::default() })
         });
         Ok(Self { all: all.collect::<Result<_, _>>()?, ports: plain().map(|address| address.port()).collect() })
     }
 
     /// Returns the index of the group observation that a request is for. `path` is the path of the request, and `local`
-    /// is the address at which it arrived. Returns `None` if the client has to observe the resource alone.
+    /// is the address at which it arrived. Returns `None` if the client has to observe the resource alone, also because
+    /// the resource already has a group observation for each of [`MAX_STARTED`] other addresses.
     pub(super) fn find(
         &self,
         path: &str,
@@ -98,18 +105,42 @@ impl Offers {
         if ip.is_unspecified() || ip.is_multicast() || is_local(ip) || !self.ports.contains(&local.port) {
             return None;
         }
-        self.all.iter().position(|offer| {
+        let of_request = |offer: &Offer| {
             offer.settings.path == path
                 && offer.settings.group.ip.is_ipv4() == matches!(ip, IpAddr::V4(_))
                 && offer.is_for(identity)
                 && offer
                     .message(&Token::new_empty())
                     .is_some_and(|phantom| MessageRef::parse(&phantom).is_ok_and(|phantom| is_same(&phantom, request)))
-        })
+        };
+        let index = self.all.iter().position(of_request)?;
+        self.all.get(index).filter(|offer| offer.may_start_at(local)).map(|_| index)
     }
 }
 
 impl Offer {
+    fn addresses(&self) -> MutexGuard<'_, Vec<Address>> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if the group observation has started for this address, or can start for it. The address then counts as
+    /// started until the next call of [`Self::set_started`].
+    fn may_start_at(&self, local: &Address) -> bool {
+        let mut addresses = self.addresses();
+        let is_new = !addresses.contains(local);
+        if is_new && addresses.len() < MAX_STARTED {
+            addresses.push(*local);
+        }
+        addresses.contains(local)
+    }
+
+    /// Sets the addresses of the server for which the group observation has started.
+    pub(super) fn set_started(&self, started: impl Iterator<Item = Address>) {
+        let mut addresses = self.addresses();
+        addresses.clear();
+        addresses.extend(started);
+    }
+
     /// True if a client with this identity can take part in the group observation.
     fn is_for(&self, identity: &Identity) -> bool {
         match &self.member {

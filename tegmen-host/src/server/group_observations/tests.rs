@@ -46,3 +46,20 @@ fn only_a_client_with_the_same_protection_address_and_request_takes_part() {
         assert_eq!(find("a/temp", "", Protection::Plain, local), None, "{local}");
     }
 }
+
+#[test]
+fn a_client_of_a_fifth_address_observes_the_resource_alone() {
+    let offers = offers();
+    let request = request("a/temp", "");
+    let identity = Identity { principal: Principal::NOBODY, protection: Protection::Plain };
+    let address = |last: u8| Address::from(SocketAddr::from(([10, 0, 0, last], 5683)));
+    let find = |last| offers.find("a/temp", (&MessageRef::parse(&request).unwrap(), &identity), &address(last));
+    for last in [1, 2, 3, 4, 1] {
+        assert_eq!(find(last), Some(0), "{last}");
+    }
+    assert_eq!(find(5), None);
+    // The group observation for the address 3 has ended.
+    offers.all[0].set_started([1, 2, 4].map(address).into_iter());
+    assert_eq!(find(5), Some(0));
+    assert_eq!(find(3), None);
+}

@@ -6,7 +6,7 @@ use crate::contexts::{MEMBER_OVERHEAD, SharedMember};
 use crate::informative::{FORMAT, Informative, canonical, independent, with_feedback_divider};
 use crate::server::Application;
 use crate::server::command::GroupRegistration;
-use crate::server::group_observations::{Offer, Offers};
+use crate::server::group_observations::{MAX_STARTED, Offer, Offers};
 use crate::server::observer_count::ObserverCount;
 use crate::server::reply::Reply;
 use crate::udp::MAX_DATAGRAM;
@@ -25,8 +25,6 @@ use tegmen::time::Instant;
 
 /// The minimum time between two notifications of a group observation (section 4.4).
 const INTERVAL: Duration = Duration::from_secs(3);
-/// Maximum number of group observations of one resource. Each has another address of the server.
-const MAX_STARTED: usize = 4;
 /// Length of a token in bytes.
 const TOKEN_LEN: usize = 4;
 
@@ -166,9 +164,14 @@ impl<A: Application> Shard<A> {
         self.publish_group_observed();
     }
 
-    /// Publishes the paths of the group observations for [`Notifier::is_observed`](crate::server::Notifier::is_observed).
+    /// Publishes the paths of the group observations for [`Notifier::is_observed`](crate::server::Notifier::is_observed),
+    /// and their addresses for [`Offers::find`].
     fn publish_group_observed(&self) {
         let GroupObservations { offers, started } = &self.group_observations;
+        for (index, offer) in offers.all.iter().enumerate() {
+            let of_offer = started.iter().filter(|started| started.offer == index);
+            offer.set_started(of_offer.map(|started| started.local));
+        }
         let paths = started.iter().filter_map(|started| offers.all.get(started.offer));
         let paths = paths.map(|offer| offer.settings.path.as_str().into()).collect();
         self.coap_server.resources.notifier.set_group_observed(paths);
