@@ -137,7 +137,8 @@ fn read_cri(decoder: &mut Decoder<'_>) -> Result<SocketAddr, Malformed> {
     let host = decoder.bytes()?;
     let ip = match (<[u8; 4]>::try_from(host), <[u8; 16]>::try_from(host)) {
         (Ok(ip), _) => IpAddr::from(Ipv4Addr::from(ip)),
-        (_, Ok(ip)) => IpAddr::from(Ipv6Addr::from(ip)),
+        // The checks of an IPv4 address must also find it in its IPv6 form.
+        (_, Ok(ip)) => IpAddr::from(Ipv6Addr::from(ip)).to_canonical(),
         _ => return Err(wrong),
     };
     let port = if parts == 2 { decoder.u16()? } else { DEFAULT_PORT };

@@ -67,6 +67,17 @@ fn what_is_no_address_of_a_server_or_of_a_group_is_refused() {
 }
 
 #[test]
+fn an_ipv4_address_in_its_ipv6_form_is_an_ipv4_address() {
+    let mapped = |server: &str| {
+        let text = format!("a1 00 83 82 20 81 50 00000000000000000000ffff {server} 82 20 82 44 efff4f01 19f0b0 41 7b");
+        Informative::read(&bytes(&text))
+    };
+    assert_eq!(mapped("0a000001").map(|read| read.server), Ok("10.0.0.1:5683".parse().unwrap()));
+    assert_eq!(mapped("efff4f01"), Err(Malformed::Value(0)), "a multicast address");
+    assert_eq!(mapped("a9fe0001"), Err(Malformed::Value(0)), "an address of one link");
+}
+
+#[test]
 fn unknown_parameters_are_ignored() {
     let with_others = "a3 00 83 82 20 81 44 0a000001 82 20 82 44 efff4f01 19f0b0 41 7b 03 0a 04 1a69b7f000";
     assert!(Informative::read(&bytes(with_others)).is_ok());
