@@ -9,6 +9,7 @@
 
 mod config;
 mod control;
+mod control_uri;
 mod controller;
 mod departures;
 mod happened;

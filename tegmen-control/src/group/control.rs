@@ -9,11 +9,11 @@
 //! member that got no message asks for its keys.
 
 use super::config::GroupError;
+use super::control_uri::address;
 use super::controller::Controller;
 use super::observers::changed_groups;
 use super::server::Authority;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tegmen::coap::Code;
@@ -25,8 +25,6 @@ use tegmen_host::uri::{Scheme, Uri};
 use tegmen_store::Store;
 use tokio::task::JoinSet;
 
-/// Maximum number of bytes of a `control_uri`.
-const LONGEST_URI: usize = 255;
 /// Maximum number of requests of one epoch to a member that does not respond.
 const ATTEMPTS: u32 = 4;
 /// The time between the first request and the second one. Before each further request the time is four times as long.
@@ -35,34 +33,6 @@ const RETRY: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 64;
 /// Maximum time for the handshake and the request together.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Checks the `control_uri` in a request to join. `remote` is the address of the session of the device.
-///
-/// # Errors
-/// The reason of the refusal, and what the device has to change.
-pub(super) fn check(uri: &str, group: &str, remote: Option<SocketAddr>) -> Result<(), &'static str> {
-    if uri.len() > LONGEST_URI {
-        return Err("It has more than 255 bytes: send a shorter one.");
-    }
-    let Ok(uri) = Uri::parse(uri) else { return Err("It is no URI: send coaps://ADDRESS:PORT/PATH.") };
-    if uri.scheme != Scheme::Coaps {
-        return Err("Its scheme is not coaps: the Group Manager sends keys over DTLS only.");
-    }
-    let remote = remote.map(|remote| remote.ip().to_canonical());
-    if remote.is_none() || address(&uri).map(|to| to.ip()) != remote {
-        return Err("Its host is not the IP address of this session: send the address from which the request comes.");
-    }
-    if uri.path.is_empty() || uri.path == [GROUPS, group] || !uri.query.is_empty() {
-        return Err("It has no path, a query, or the path of the group: send the default path /ace-group/GROUP/node.");
-    }
-    Ok(())
-}
-
-/// Returns the address in a URI whose host is an IP address.
-fn address(uri: &Uri) -> Option<SocketAddr> {
-    let ip: std::net::IpAddr = uri.host.parse().ok()?;
-    Some(SocketAddr::new(ip.to_canonical(), uri.port)).filter(|to| to.port() > 0)
-}
 
 /// A member: the name of its group, and its own name.
 type Target = (Arc<str>, Arc<str>);
@@ -157,7 +127,7 @@ impl Requests {
         }
     }
 
-    /// Returns a request that has to be sent at `at`, or else the time of the next request. The second value is `None` if
+    /// Returns a request that has to be sent at `at`; otherwise the time of the next request. The second value is `None` if
     /// a running request has to end first.
     fn next(&mut self, at: Instant) -> Result<Due, Option<Instant>> {
         if self.running >= AT_ONCE {

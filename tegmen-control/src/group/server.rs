@@ -42,7 +42,7 @@
 //! member gets no further information about the other members.
 
 use super::config::{GroupConfig, GroupError, Protocol};
-use super::control;
+use super::control_uri;
 use super::controller::{Clash, Controller};
 use super::joins::Joins;
 use super::members::NewMember;
@@ -459,7 +459,7 @@ impl<S: Store> GroupServer<S> {
         who: &str,
         (uri, group): (&str, &str),
     ) -> Result<(), &'static str> {
-        control::check(uri, group, request.remote())?;
+        control_uri::check(uri, group, request.remote())?;
         match self.authority.device_key(who) {
             Some(_) => Ok(()),
             None => {
@@ -639,14 +639,7 @@ impl<S: Store> GroupServer<S> {
         match asked {
             Asked::Join(join) => self.ask_to_join(peer, group, join).await,
             Asked::OscoreJoin(join) => Box::pin(self.ask_to_join_oscore(peer, group, join)).await,
-            Asked::NotReachable(why) => {
-                let message = format!("{who} asks for the group {group}: its control_uri is refused: {why}");
-                (self.events)(Event::Refused { who: Some(who), message });
-                let problem = Problem::new("The Group Manager does not support this control_uri", why);
-                Ok(Reply::new(Code::BAD_REQUEST)
-                    .uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into())
-                    .payload(problem.to_cbor()))
-            }
+            Asked::NotReachable(why) => Ok(self.not_reachable(who, group, why)),
             Asked::Demand => match controller.config(group).await?.protocol {
                 Protocol::Axiom => Ok(Reply::new(self.malformed(who, group, &"the request to join is empty"))),
                 Protocol::Oscore => self.demand(who, group).await,
@@ -714,6 +707,16 @@ impl<S: Store> GroupServer<S> {
                 Ok(Reply::new(Code::DELETED))
             }
         }
+    }
+
+    /// Refuses a request to join because of its `control_uri`. `why` is the reason, which the device gets.
+    fn not_reachable(&self, who: &str, group: &str, why: &str) -> Reply {
+        let message = format!("{who} asks for the group {group}: its control_uri is refused: {why}");
+        (self.events)(Event::Refused { who: Some(who), message });
+        let problem = Problem::new("The Group Manager does not support this control_uri", why);
+        Reply::new(Code::BAD_REQUEST)
+            .uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into())
+            .payload(problem.to_cbor())
     }
 
     /// Answers a request of a member for its keys. `node` is the member in the path of the request; `None` for the path of

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The resource has a server of its own, with a UDP port of its own. This server opens only sessions with the key
-//! [`control_key`], which only the Group Manager and the member can compute. The member does not believe a DELETE request:
+//! [`control_key`], which only the Group Manager and the member can compute. The member does not trust a DELETE request:
 //! it asks the Group Manager. So a request that arrives late, after the member has joined again, has no effect.
 
 use super::{Controller, ControllerError};
@@ -52,7 +52,7 @@ pub(super) fn control_uri(address: IpAddr, port: u16, group: &str) -> String {
 pub(super) enum Message {
     /// A rekeying message, with its payload.
     Rekeying(Zeroizing<Vec<u8>>),
-    /// The Group Manager says that the member was evicted.
+    /// The Group Manager reports that the member was evicted.
     Eviction,
     /// The interval of the member's requests for keys is over.
     Poll,
