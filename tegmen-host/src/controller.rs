@@ -432,10 +432,12 @@ impl Controller {
         let reason = GroupcommError::parse(&reply.payload).filter(|_| is_problem);
         let retry = reply.uint(OptionNumber::MAX_AGE).map(|seconds| Duration::from_secs(seconds.into()));
         let group = self.group.clone();
-        if reason.is_none() && is_problem && reply.code == Code::BAD_REQUEST {
-            if let Some(reason) = explained(reply) {
-                return ControllerError::Refused { group, reason };
-            }
+        if reason.is_none()
+            && is_problem
+            && reply.code == Code::BAD_REQUEST
+            && let Some(reason) = explained(reply)
+        {
+            return ControllerError::Refused { group, reason };
         }
         match (reason, reply.code) {
             (Some(GroupcommError::NotAMember | GroupcommError::GroupDeleted), _) => ControllerError::NotAMember(group),
