@@ -10,7 +10,7 @@ set -eu
 cd "$(dirname "$0")"
 seconds=${1:?"usage: fuzz/run.sh SECONDS|merge [TARGET...]"}
 shift
-all="coap_message coap_exchange coap_response formats dtls_records dtls_cbc dtls_hello dtls_server dtls_client dtls_resumed slip_ip lowpan ndn oscore group_oscore axiom_member axiom_controller delegated_device edhoc x509 x509_motes ace policy"
+all="coap_message coap_exchange coap_response formats informative dtls_records dtls_cbc dtls_hello dtls_server dtls_client dtls_resumed slip_ip lowpan ndn oscore group_oscore axiom_member axiom_controller delegated_device edhoc x509 x509_motes ace policy"
 targets=${*:-$all}
 
 command -v c++ >/dev/null || {

@@ -367,6 +367,24 @@ fn responses_and_formats() -> io::Result<()> {
         write("formats", name, &[&[format][..], bytes].concat())?;
     }
     write("formats", "uri", b"\0coaps://[2001:db8::1]:5684/a%20b/c?d=e&f")?;
+    // The example of the draft (section 4.2.1.1), in its own form and in the form of the grammar; a response with a phantom
+    // request and a notification; and the phantom request alone.
+    let (server, group) =
+        (b"\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\xab", b"\xff\x35\0\x30\x20\x01\x0d\xb8\0\0\0\0\0\0\0\x23");
+    let example = [b"\xa1\0\x83\x82\x20\x50", &server[..], b"\x83\x20\x50", group, b"\x19\xf0\xb0\x41\x7b"].concat();
+    write("informative", "example", &example)?;
+    let tp_info =
+        [b"\0\x83\x82\x20\x81\x50", &server[..], b"\x82\x20\x82\x50", group, b"\x19\xf0\xb0\x41\x7b"].concat();
+    write("informative", "grammar", &[b"\xa1", &tp_info[..]].concat())?;
+    let (phantom, latest) = (b"\x01\x60\x54temp", b"\x45\x61\x05\x60\x21\x3c\xff22.5");
+    let messages = [b"\x01\x47", &phantom[..], b"\x02\x4b", latest].concat();
+    write("informative", "messages", &[b"\xa3", &tp_info[..], &messages].concat())?;
+    write(
+        "informative",
+        "ipv4",
+        b"\xa1\0\x83\x82\x20\x81\x44\x0a\0\0\x01\x82\x20\x82\x44\xef\xff\x4f\x01\x19\xf0\xb0\x41\x7b",
+    )?;
+    write("informative", "phantom", phantom)?;
     Ok(())
 }
 

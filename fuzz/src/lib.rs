@@ -5,7 +5,7 @@
 //! states that single messages do not reach. [`duel`] has scripts for the client and the server of a DTLS handshake.
 //! [`oscore`], [`group_oscore`] and [`axiom`] have scripts for the endpoints of an OSCORE context and for the members
 //! of a group. [`controllers`] tests two controllers of a group, [`delegation`] a device with delegated sessions, and
-//! [`edhoc`] both roles of EDHOC. [`access`] reads messages and policies of access control. [`x509`] and [`x509_motes`]
+//! [`edhoc`] both roles of EDHOC. [`informative`] reads the data of a group observation. [`access`] reads messages and policies of access control. [`x509`] and [`x509_motes`]
 //! read certificates and keys.
 
 pub mod access;
@@ -16,12 +16,16 @@ pub mod delegation;
 pub mod duel;
 pub mod edhoc;
 pub mod group_oscore;
+pub mod informative;
 pub mod lowpan;
 pub mod ndn;
 pub mod oscore;
 pub mod parsers;
 pub mod x509;
 pub mod x509_motes;
+
+// The module `informative` contains a source file of `tegmen-host`, which uses these formats of CBOR.
+use tegmen_host::cbor;
 
 /// The bytes of the fuzzer, which are read from the front. After the last byte all further bytes are zero.
 #[derive(Clone, Copy, Debug)]
