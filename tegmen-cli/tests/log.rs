@@ -5,6 +5,7 @@
 mod works;
 
 use serde_json::Value;
+use std::process::Command;
 use tegmen::coap::Code;
 use tegmen_host::client::{ClientConfig, ClientError, ClientKey, Response, Session};
 use tegmen_host::uri::Scheme;
@@ -67,6 +68,36 @@ async fn refused_hellos_of_one_network_are_summed_up() {
         refused.iter().map(|line| u64::from(line["remote"].is_string()) + line["more"].as_u64().unwrap_or(0)).sum();
     assert_eq!(told, hellos);
     assert!(refused.len() < hellos as usize / 2, "{} lines", refused.len());
+}
+
+#[test]
+fn refused_requests_with_oscore_are_summed_up_with_their_reason() {
+    let scene = Scene::new("log-oscore");
+    let new = Command::new(env!("CARGO_BIN_EXE_tegmen"))
+        .args(["oscore", "new", "client", "server", "--sender-id", "0a"])
+        .current_dir(&scene.0)
+        .status();
+    assert!(new.unwrap().success());
+    for (kid, code, reason) in [(0x0a, 400, "does not authenticate"), (0x0b, 401, "context that is unknown")] {
+        let options = ["--value", "/a=1", "--oscore", "server", "--no-secure", "--quiet", "--json", "--shards", "1"];
+        let server = Server::start(&scene.0, &options, 1);
+        let mut client = Plain::to(server.addresses[0]);
+        let sent = 100;
+        for number in 0..sent {
+            // The kid is present, and the Partial IV has one byte (RFC 8613, section 6.1).
+            assert_eq!(client.ask(2, &[(9, &[0x09, number, kid])], b"no ciphertext"), code);
+        }
+        let lines = events(&server.end());
+        let refused: Vec<&Value> = lines.iter().filter(|line| line["event"] == "oscore_refused").collect();
+        let told: u64 =
+            refused.iter().map(|line| u64::from(line["remote"].is_string()) + line["more"].as_u64().unwrap_or(0)).sum();
+        assert_eq!(told, u64::from(sent), "{lines:?}");
+        assert!(refused.len() < usize::from(sent) / 2, "{} lines", refused.len());
+        assert!(
+            refused[0]["reason"].as_str().unwrap().contains(reason) && refused[0]["level"] == "warn",
+            "{refused:?}"
+        );
+    }
 }
 
 /// Returns the events in the log. Checks that each event has a time and a level.

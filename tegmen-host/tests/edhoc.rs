@@ -14,13 +14,15 @@ use tegmen_host::credentials::Credentials;
 use tegmen_host::edhoc::{self, Credential, EdhocKeys, EdhocPeer, EdhocServer, EdhocTotals, TokenPeer, Transfer};
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::resources::{Resource, Resources};
-use tegmen_host::server::{Router, Server};
+use tegmen_host::server::{Event, Router, Server};
 use tegmen_host::uri::Scheme;
 
 /// A directory with keys, which is removed at the end, and the datagrams between the client and the server.
 struct Scene {
     dir: PathBuf,
     wire: Arc<Mutex<Vec<Passed>>>,
+    /// The refusals that the server reported.
+    refused: Arc<Mutex<Vec<String>>>,
 }
 
 /// A datagram. The first value is true if the client sent it.
@@ -31,7 +33,7 @@ impl Scene {
         let dir = std::env::temp_dir().join(format!("tegmen-edhoc-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
-        Self { dir, wire: Arc::default() }
+        Self { dir, wire: Arc::default(), refused: Arc::default() }
     }
 
     fn key(&self, name: &str, transfer: Transfer) -> Credential {
@@ -65,7 +67,12 @@ impl Scene {
         let edhoc =
             EdhocServer::new(self.identity(name), peers.collect(), |name, allow| credentials.learn(name, allow))
                 .unwrap();
-        let builder = Server::builder().listen(address).shards(2).edhoc(edhoc.clone());
+        let refused = self.refused.clone();
+        let builder = Server::builder().listen(address).shards(2).edhoc(edhoc.clone()).on_event(move |event| {
+            if matches!(event, Event::EdhocRefused { .. } | Event::OscoreRefused { .. }) {
+                refused.lock().unwrap().push(event.to_string());
+            }
+        });
         let resources = Resources::new([
             ("value".to_owned(), Resource::value(b"first")),
             ("other".to_owned(), Resource::value(b"2")),
@@ -147,8 +154,13 @@ async fn an_unknown_client_is_told_so() {
         let error = session.get("/value").await.unwrap_err();
         assert!(matches!(error, ClientError::Edhoc { .. }), "{error}");
         assert!(error.to_string().contains("does not know our credential"), "{error}");
+        let reported = std::mem::take(&mut *scene.refused.lock().unwrap());
+        assert!(
+            matches!(&reported[..], [one] if one.contains("credential of the client is not known")),
+            "{reported:?}"
+        );
     }
-    assert_eq!(edhoc.totals().agreed, 0);
+    assert_eq!(edhoc.totals(), EdhocTotals { agreed: 0, refused: 2 });
 }
 
 /// Clients choose their kids. Each client has its session, also if another client has the same kid.

@@ -67,7 +67,7 @@ struct Shared {
 
 /// The body of a request to `/.well-known/edhoc`, and the function that sends the response.
 type Work = (Vec<u8>, Respond);
-type Respond = Box<dyn FnOnce(Code, Vec<u8>) + Send>;
+type Respond = Box<dyn FnOnce(Option<Result<Vec<u8>, Failed>>) + Send>;
 
 #[derive(Default)]
 struct State {
@@ -78,7 +78,7 @@ struct State {
     totals: EdhocTotals,
 }
 
-/// The error message for a refused message (RFC 9528, section 6).
+/// The reason why the responder refused a message, which becomes an error message (RFC 9528, section 6).
 pub(crate) struct Failed(pub(crate) Failure);
 
 impl Failed {
@@ -87,6 +87,31 @@ impl Failed {
         match self.0 {
             Failure::Unsupported => Code::INTERNAL_SERVER_ERROR,
             _ => Code::BAD_REQUEST,
+        }
+    }
+
+    /// Returns the reason for the log of the server, with a next step. The client does not receive this text.
+    pub(crate) const fn reason(&self) -> &'static str {
+        match self.0 {
+            Failure::Malformed => {
+                "it is not valid, or it names no session: message_3 must follow within 60 s of message_1, and before a restart"
+            }
+            Failure::TooLong => "it is too long",
+            Failure::Method => "the client wants another method: only method 3 (static keys) is possible",
+            Failure::CipherSuite => "the client wants another cipher suite: only cipher suite 2 is possible",
+            Failure::PublicKey => "its public key is not valid: make a new key there with `tegmen edhoc new`",
+            Failure::ConnectionId => {
+                "both sides chose the same connection identifier, or none is free; the client can try again"
+            }
+            Failure::UnknownCredential => {
+                "the credential of the client is not known: add the output of `tegmen edhoc show` there to the file of --edhoc-clients"
+            }
+            Failure::NotAuthentic => {
+                "the client did not prove that it has the private key of its credential; compare `tegmen edhoc show` there with the file of --edhoc-clients"
+            }
+            Failure::CriticalData => "it has critical external authorization data that are not supported",
+            Failure::NoKid => "the credential of the server has no kid: make a new key with `tegmen edhoc new`",
+            Failure::Unsupported => "the context cannot be made: the crypto provider lacks what it needs",
         }
     }
 
@@ -147,14 +172,15 @@ impl EdhocServer {
         self.0.contexts.clone()
     }
 
-    /// Passes the body of a request to the thread of the responder. The thread calls `respond` with the code and the
-    /// message of the response. If too many messages wait, this function calls `respond` with 5.03 at once.
-    pub(crate) fn answer(&self, body: &[u8], respond: impl FnOnce(Code, Vec<u8>) + Send + 'static) {
+    /// Passes the body of a request to the thread of the responder. The thread calls `respond` with the message of the
+    /// response, or with the reason why it refuses the request. If too many messages wait, this function calls `respond`
+    /// with `None` at once.
+    pub(crate) fn answer(&self, body: &[u8], respond: impl FnOnce(Option<Result<Vec<u8>, Failed>>) + Send + 'static) {
         let work: Work = (body.to_vec(), Box::new(respond));
         if let Err(TrySendError::Full((_, respond)) | TrySendError::Disconnected((_, respond))) =
             self.0.work.try_send(work)
         {
-            respond(Code::SERVICE_UNAVAILABLE, Vec::new());
+            respond(None);
         }
     }
 
@@ -164,7 +190,7 @@ impl EdhocServer {
     /// The error response to the request.
     pub(crate) fn finish(&self, recipient_id: &[u8], message_3: &[u8]) -> Result<(), Failed> {
         let mut crypto = self.0.crypto.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.finish(&mut crypto, recipient_id, message_3).map(drop).map_err(Failed)
+        self.0.finish(&mut crypto, recipient_id, message_3).map(drop).map_err(|failure| self.0.refuse(failure))
     }
 }
 
@@ -177,20 +203,19 @@ fn run(shared: &Weak<Shared>, mut crypto: HostCrypto, received: &Receiver<Work>)
             Some(Body::First(message)) => shared.begin(&mut crypto, message),
             Some(Body::Third(id, message)) => shared.finish(&mut crypto, id.as_bytes(), message),
         };
-        match answered {
-            Ok(message) => respond(Code::CHANGED, message),
-            Err(failure) => {
-                shared.state().totals.refused += 1;
-                let failed = Failed(failure);
-                respond(failed.code(), failed.message());
-            }
-        }
+        respond(Some(answered.map_err(|failure| shared.refuse(failure))));
     }
 }
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a refused message.
+    fn refuse(&self, failure: Failure) -> Failed {
+        self.state().totals.refused += 1;
+        Failed(failure)
     }
 
     /// Reads message_1, and returns message_2.

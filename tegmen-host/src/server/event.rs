@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tegmen::coap::Code;
 use tegmen::dtls::{AlertDescription, Fatal};
+use tegmen::oscore::UnprotectError;
 
 /// A function that takes the events of a server.
 pub(crate) type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
@@ -134,6 +135,22 @@ pub enum Event {
         #[serde(serialize_with = "displayed")]
         problem: ContextError,
     },
+    /// The server could not open a request with OSCORE, so it refused the request. The client learns only the code of
+    /// the response. A repetition of an earlier request is also refused.
+    OscoreRefused {
+        /// The address of the client.
+        remote: SocketAddr,
+        /// The reason.
+        #[serde(serialize_with = "displayed")]
+        reason: UnprotectError,
+    },
+    /// The server refused an EDHOC message, so it has no OSCORE context with the client.
+    EdhocRefused {
+        /// The address of the client.
+        remote: SocketAddr,
+        /// The reason, and a next step for the operator.
+        reason: &'static str,
+    },
     /// A group membership of the server has changed, or needs an action.
     Member {
         /// The name of the group.
@@ -228,7 +245,9 @@ impl Event {
             | Self::AnonymousInVain { .. }
             | Self::Full { .. }
             | Self::Outdated { .. }
-            | Self::Context { .. } => Severity::Warning,
+            | Self::Context { .. }
+            | Self::OscoreRefused { .. }
+            | Self::EdhocRefused { .. } => Severity::Warning,
             Self::Member { news, .. } if news.needs_operator() => Severity::Error,
             Self::Member { .. }
             | Self::Established { .. }
@@ -249,6 +268,8 @@ impl Event {
             Self::HelloRefused { remote, .. } => Some(("hello_refused", *remote)),
             Self::Refused { remote, .. } => Some(("refused", *remote)),
             Self::Context { remote, .. } => Some(("context", *remote)),
+            Self::OscoreRefused { remote, .. } => Some(("oscore_refused", *remote)),
+            Self::EdhocRefused { remote, .. } => Some(("edhoc_refused", *remote)),
             _ => None,
         }
     }
@@ -308,6 +329,8 @@ impl Display for Event {
             Self::Context { remote, problem } => {
                 write!(f, "{remote}: the OSCORE context of its request cannot be used: {problem}")
             }
+            Self::OscoreRefused { remote, reason } => write!(f, "{remote}: request with OSCORE refused: {reason}"),
+            Self::EdhocRefused { remote, reason } => write!(f, "{remote}: EDHOC message refused: {reason}"),
             Self::Member { group, news } => write!(f, "group {group}: {news}"),
             Self::Reloaded { identities } => write!(f, "credentials reloaded: {identities} identities"),
             Self::ReloadFailed { error } => write!(f, "credentials {NOT_RELOADED}: {error}"),

@@ -1,6 +1,7 @@
 //! OSCORE at a server (RFC 8613): the contexts that all shards share, and protected requests that a proxy has cut into
 //! blocks.
 
+use super::Event;
 use super::bodies::ServerBodies;
 use crate::contexts::{
     ContextError, Contexts, MAX_UNFRAGMENTED_SIZE, MEMBER_OVERHEAD, OVERHEAD, Received, ReceivedInGroup, SharedMember,
@@ -8,6 +9,7 @@ use crate::contexts::{
 };
 use crate::edhoc::{EdhocServer, Failed};
 use crate::target::VirtualHosts;
+use std::net::SocketAddr;
 use tegmen::buf::Frame;
 use tegmen::coap::{
     Block, BuildError, Builder, Code, MessageRef, MessageType, OptionNumber, Request, Token, uint_bytes,
@@ -44,6 +46,26 @@ impl OpenedRequest for OscoreExchange {
     type Nonce = OscoreNonce;
 }
 
+/// The reason why a request with OSCORE was refused, for the operator.
+pub(super) enum Problem {
+    Context(ContextError),
+    Request(UnprotectError),
+    Message3(Failed),
+}
+
+impl Problem {
+    /// Returns the event that reports the problem of a request from `remote`. Returns `None` for a request to a group
+    /// (`to_group`) under an unknown context, because this server need not be a member of the OSCORE group.
+    pub(super) fn event(self, remote: SocketAddr, to_group: bool) -> Option<Event> {
+        Some(match self {
+            Self::Context(problem) => Event::Context { remote, problem },
+            Self::Request(UnprotectError::UnknownContext) if to_group => return None,
+            Self::Request(reason) => Event::OscoreRefused { remote, reason },
+            Self::Message3(failed) => Event::EdhocRefused { remote, reason: failed.reason() },
+        })
+    }
+}
+
 /// The contexts of a server, and the protected requests that proxies have cut into blocks.
 pub(super) struct ServerOscore {
     contexts: Contexts,
@@ -55,8 +77,8 @@ pub(super) struct ServerOscore {
     blocks: ServerBodies,
     /// The first request of a rederivation, until the response to it is written (RFC 8613, appendix B.2).
     first: Option<FirstRequest>,
-    /// The reasons why contexts cannot be used, for the operator.
-    pub(super) problems: Vec<ContextError>,
+    /// The reasons why requests were refused, until the shard has reported them.
+    pub(super) problems: Vec<Problem>,
     /// The number of requests with OSCORE that the server answered, although their decrypted content did not reach the
     /// application: for example, refused requests.
     pub(super) unopened: u64,
@@ -119,7 +141,7 @@ impl ServerOscore {
                 }
                 Err(Ok(refused)) => Err(refused),
                 Err(Err(problem)) => {
-                    self.problems.push(problem);
+                    self.problems.push(Problem::Context(problem));
                     Err(UnprotectError::UnknownContext)
                 }
             };
@@ -138,7 +160,7 @@ impl ServerOscore {
         let received = taken.map_err(|untaken| match untaken {
             Untaken::Refused(refused) => refused,
             Untaken::NotKept(problem) => {
-                self.problems.push(problem);
+                self.problems.push(Problem::Context(problem));
                 UnprotectError::UnknownContext
             }
         })?;
@@ -223,12 +245,15 @@ impl Oscore for ServerOscore {
                 Ok(()) => Outer::Uncut,
                 Err(failed) => {
                     self.unopened += 1;
-                    refuse(&failed, &message, head, frame)
+                    let refused = refuse(&failed, &message, head, frame);
+                    self.problems.push(Problem::Message3(failed));
+                    refused
                 }
             };
         };
         let option = message.option(OptionNumber::OSCORE).map(OscoreOption::parse);
         if !option.is_some_and(|option| option.is_ok_and(|option| self.contexts.find(&option).is_some())) {
+            self.problems.push(Problem::Request(UnprotectError::UnknownContext));
             return answer(Code::UNAUTHORIZED, Some((OptionNumber::MAX_AGE, 0)));
         }
         if is_unverified {
@@ -288,6 +313,10 @@ impl Oscore for ServerOscore {
         let opened = self.open(crypto, datagram);
         if !matches!(opened, Ok(Opened::Fresh { .. } | Opened::Unverified { message: Some(_), .. })) {
             self.unopened += 1;
+        }
+        // A context that cannot be used is already a problem.
+        if let (Err(reason), true) = (&opened, self.problems.is_empty()) {
+            self.problems.push(Problem::Request(*reason));
         }
         opened
     }

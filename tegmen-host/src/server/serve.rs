@@ -20,7 +20,7 @@ use super::{Answered, Application, Event, ServerCoap, ServerLimits};
 use crate::clock;
 use crate::contexts::MAX_UNFRAGMENTED_SIZE;
 use crate::credentials::Credentials;
-use crate::edhoc::EdhocServer;
+use crate::edhoc::{EdhocServer, Failed};
 use crate::exchange_pool::ExchangePool;
 use crate::group::{MembershipEvent, Memberships};
 use crate::informative::FEEDBACK_DIVIDER;
@@ -84,7 +84,7 @@ pub(crate) struct Resources<A> {
     hosts: VirtualHosts,
     /// The EDHOC responder, which answers requests to its path in place of the application; `None` if the server does
     /// not use EDHOC.
-    pub(super) edhoc: Option<EdhocServer>,
+    pub(super) edhoc: Option<(EdhocServer, EventSink)>,
     pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(crate) notifier: Notifier,
     /// The path of the current request, without a leading slash.
@@ -600,9 +600,14 @@ impl<A: Application> Handler for Resources<A> {
         let exchange = Exchange { path, remote, commands, notifier, cause, responders, deferred, prepared, is_cheap };
         let request = super::Request { authorized: request, exchange: &exchange };
         let handled = match edhoc {
-            Some(edhoc) if path == EDHOC_PATH && request.method() == Code::POST => {
-                let responder = request.defer(response);
-                edhoc.answer(request.payload(), move |code, message| responder.send(edhoc_reply(code, message)));
+            Some((edhoc, events)) if path == EDHOC_PATH && request.method() == Code::POST => {
+                let (responder, events) = (request.defer(response), events.clone());
+                edhoc.answer(request.payload(), move |answered| {
+                    if let (Some(Err(failed)), Some(remote)) = (&answered, remote) {
+                        events(Event::EdhocRefused { remote, reason: failed.reason() });
+                    }
+                    responder.send(edhoc_reply(answered));
+                });
                 Ok(())
             }
             Some(_) if path == EDHOC_PATH => Err(Code::METHOD_NOT_ALLOWED),
@@ -638,11 +643,16 @@ impl<A: Application> Handler for Resources<A> {
     }
 }
 
-/// Returns the response to an EDHOC message (RFC 9528, appendix A.2).
-fn edhoc_reply(code: Code, message: Vec<u8>) -> Reply {
-    if code == Code::SERVICE_UNAVAILABLE {
-        return Reply::new(code).max_age(Duration::from_secs(1)).because("too many EDHOC messages wait");
-    }
+/// Returns the response to an EDHOC message (RFC 9528, appendix A.2). `answered` is `None` if too many messages wait.
+fn edhoc_reply(answered: Option<Result<Vec<u8>, Failed>>) -> Reply {
+    let (code, message) = match answered {
+        None => {
+            let reply = Reply::new(Code::SERVICE_UNAVAILABLE).max_age(Duration::from_secs(1));
+            return reply.because("too many EDHOC messages wait");
+        }
+        Some(Ok(message)) => (Code::CHANGED, message),
+        Some(Err(failed)) => (failed.code(), failed.message()),
+    };
     Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, EDHOC_FORMAT.into()).payload(message)
 }
 

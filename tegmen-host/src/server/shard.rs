@@ -30,6 +30,7 @@ use crate::udp::{Inbound, Outbox, Socket};
 use crate::uri::Scheme;
 use group_observations::GroupObservations;
 use persistence::Persistence;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::SystemTime;
@@ -132,7 +133,7 @@ impl<A: Application> Shard<A> {
         let endpoint = Endpoint::with_roles(&mut environment.at(clock::now()), Table::new(capacity), dtls, role);
         let features = Features::new(shared, number);
         let mut resources = Resources::new(shared.application.clone(), commands.clone(), shared.notifier.clone());
-        resources.edhoc = config.edhoc.clone();
+        resources.edhoc = config.edhoc.clone().map(|edhoc| (edhoc, shared.events.clone()));
         resources.offers = shared.offers.clone();
         let unauthenticated = Unauthenticated::new(config.coap.max_unauthenticated.div_ceil(shards));
         let limits = (ServerLimits::from(config), unauthenticated);
@@ -430,13 +431,16 @@ impl<A: Application> Shard<A> {
 
     /// Completes the work for a datagram that came over `path`. For each peer that has just got memory for exchanges,
     /// sets an alarm after EXCHANGE_LIFETIME. The node then frees this memory if the peer has sent nothing in the
-    /// meantime. Reports the OSCORE contexts that could not be used.
+    /// meantime. Reports the requests that OSCORE refused.
     #[inline]
     fn on_handled(&mut self, now: Instant, path: &Path) {
         let Node { endpoint, features, .. } = &mut self.node;
         self.coap_server.on_handled(now, &mut endpoint.peers, &mut features.observers);
         while let Some(problem) = self.node.features.oscore.problems.pop() {
-            (self.coap_server.events)(Event::Context { remote: path.remote.into(), problem });
+            let to_group = SocketAddr::from(path.local).ip().to_canonical().is_multicast();
+            if let Some(event) = problem.event(path.remote.into(), to_group) {
+                (self.coap_server.events)(event);
+            }
         }
     }
 

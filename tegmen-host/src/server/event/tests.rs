@@ -123,6 +123,18 @@ fn an_event_of_a_peer_reads_the_same_as_text_and_as_json() {
         "192.0.2.7:40000: the OSCORE context of its request cannot be used: ctx is there already, and nothing is written over: choose another path, or remove what is there",
         json!({ "event": "context", "problem": "ctx is there already, and nothing is written over: choose another path, or remove what is there", "remote": "192.0.2.7:40000" }),
     );
+    check(
+        Event::OscoreRefused { remote: six(), reason: UnprotectError::NotAuthentic },
+        Severity::Warning,
+        "[2001:db8::7]:40000: request with OSCORE refused: the message does not authenticate; compare the keys of both sides",
+        json!({ "event": "oscore_refused", "reason": "the message does not authenticate; compare the keys of both sides", "remote": "[2001:db8::7]:40000" }),
+    );
+    check(
+        Event::EdhocRefused { remote: four(), reason: "a message is too long" },
+        Severity::Warning,
+        "192.0.2.7:40000: EDHOC message refused: a message is too long",
+        json!({ "event": "edhoc_refused", "reason": "a message is too long", "remote": "192.0.2.7:40000" }),
+    );
 }
 
 #[test]
