@@ -44,7 +44,7 @@ pub use virtual_host::{VirtualHost, VirtualHostError};
 
 use crate::clock;
 use crate::server::{Application, Request, VirtualHosts};
-use crate::target::{Place, Target, TargetScheme};
+use crate::target::{self, Place, Target, TargetScheme};
 use crate::uri::Scheme;
 use entry::{Entry, Kind};
 use forwarded::Upstream;
@@ -184,12 +184,17 @@ impl Proxy {
             request.mark_cheap();
         }
         let etag = match found {
-            Found::Fresh { response: stored, max_age } => return write_stored(&stored, max_age, response),
+            Found::Fresh { response: stored, max_age } => {
+                if stored.code().class() == 5 {
+                    request.because(answer::OF_ORIGIN);
+                }
+                return write_stored(&stored, max_age, response);
+            }
             Found::Known { etag, max_age } => return write_known(etag, max_age, response),
             Found::Stale { etag } => Some(etag.to_vec()),
             Found::Nothing => None,
         };
-        let Some(hops) = hops else { return self.shared.config.stop(response) };
+        let Some(hops) = hops else { return self.shared.config.stop(request, response) };
         match state.room(key, hops) {
             Room::Joins(id) => {
                 state.join(id, waiter(message, request, response));
@@ -356,7 +361,7 @@ impl Proxy {
         request: &Request<'_>,
         response: &mut Response<'_, '_>,
     ) -> Result<(), Code> {
-        let Some(hops) = hops else { return self.shared.config.stop(response) };
+        let Some(hops) = hops else { return self.shared.config.stop(request, response) };
         if !self.shared.state().begin_apart() {
             return full(request, response);
         }
@@ -434,7 +439,7 @@ impl Application for Proxy {
             let reverse = shared.config.reverse_of(request.path()).ok_or(Code::NOT_FOUND)?;
             return self.forward(&reverse.route(), message, request, response);
         };
-        let target = named?;
+        let target = named.inspect_err(|code| request.because(target::refusal(message, *code)))?;
         if !target.has(request.path()) {
             request.because("the server does not know the virtual hosts of the proxy: Application::virtual_hosts");
             return Err(Code::INTERNAL_SERVER_ERROR);

@@ -181,6 +181,23 @@ impl VirtualHosts {
     }
 }
 
+/// Returns the reason why the target of a request is refused with `code`, and the target. A query and a user name are
+/// left out, because they can contain secrets.
+pub(crate) fn refusal(message: &MessageRef<'_>, code: Code) -> String {
+    let text = |number| String::from_utf8_lossy(message.option(number).unwrap_or_default());
+    let target = match message.option(OptionNumber::PROXY_URI) {
+        Some(_) => text(OptionNumber::PROXY_URI),
+        None => format!("{}://{}", text(OptionNumber::PROXY_SCHEME), text(OptionNumber::URI_HOST)).into(),
+    };
+    let shown = target.split(['?', '#']).next().and_then(|uri| uri.rsplit('@').next()).unwrap_or_default();
+    match code {
+        Code::PROXYING_NOT_SUPPORTED => {
+            format!("{shown}: a proxy forwards only coap, coaps, http and https, and not to multicast addresses")
+        }
+        _ => format!("{shown} is not a valid target: write it as coap://HOST:PORT/PATH"),
+    }
+}
+
 fn of_uri<'m>(uri: &[u8]) -> Result<Target<'m>, Code> {
     let text = std::str::from_utf8(uri).map_err(|_| Code::BAD_REQUEST)?;
     let (scheme, rest) = text.split_once(':').ok_or(Code::BAD_REQUEST)?;

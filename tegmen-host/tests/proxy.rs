@@ -4,7 +4,7 @@ mod oscore_scene;
 
 use oscore_scene::Scene;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use tegmen::buf::Frame;
@@ -472,6 +472,51 @@ async fn a_server_without_a_proxy_says_so() {
     assert_eq!(get(&client, "coap://127.0.0.1/one").await.code, Code::PROXYING_NOT_SUPPORTED);
     let by_parts = get_by_parts(&client, origin.address(Scheme::Coap), "/one").await;
     assert_eq!(by_parts.code, Code::PROXYING_NOT_SUPPORTED);
+}
+
+/// The causes of the responses of a server, for its operator.
+type Causes = Arc<Mutex<Vec<Option<String>>>>;
+
+/// Starts a server for clients in clear, and collects the cause of each response.
+fn serve_with_causes(application: impl Application + Clone + Sync + 'static) -> (Server, Causes) {
+    let causes = Causes::default();
+    let told = causes.clone();
+    let builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).allow_plain().on_event(move |event| {
+        if let Event::Request(answered) = event {
+            told.lock().unwrap().push(answered.cause);
+        }
+    });
+    (builder.serve(application).unwrap(), causes)
+}
+
+#[tokio::test]
+async fn the_log_has_the_cause_of_each_refusal_of_a_proxy() {
+    let origin = Router::new().get("/broken", |_, response| {
+        response.set_code(Code::NOT_IMPLEMENTED);
+        Ok(())
+    });
+    let (origin, _) = serve_with_causes(origin);
+    let broken = format!("coap://{}/broken", origin.addresses()[0].address);
+    let (server, causes) = serve_with_causes(Proxy::new(settings()).unwrap());
+    let client = client_of(&server).await;
+    let hops: &[(OptionNumber, &[u8])] = &[(OptionNumber::HOP_LIMIT, &[1])];
+    for (uri, options, code, cause) in [
+        ("ws://127.0.0.1/?token=secret", &[][..], Code::PROXYING_NOT_SUPPORTED, "ws://127.0.0.1/: a proxy forwards only"),
+        ("coap://224.0.1.187/", &[], Code::PROXYING_NOT_SUPPORTED, "224.0.1.187/: a proxy forwards only"),
+        ("coap://user:secret@a/b", &[], Code::BAD_REQUEST, "a/b is not a valid target"),
+        (&broken, hops, Code::HOP_LIMIT_REACHED, "Hop-Limit is used up"),
+        (&broken, &[], Code::NOT_IMPLEMENTED, "the origin sent this code"),
+        // The stored response.
+        (&broken, &[], Code::NOT_IMPLEMENTED, "the origin sent this code"),
+    ] {
+        assert_eq!(ask(&client, Code::GET, uri, options).await.code, code, "{uri}");
+        let told = causes.lock().unwrap().pop().unwrap().unwrap_or_default();
+        assert!(told.contains(cause) && !told.contains("secret"), "{uri}: {told}");
+    }
+    let (server, causes) = serve_with_causes(Resources::new([]));
+    let refused = get(&client_of(&server).await, "coap://127.0.0.1/one").await;
+    assert_eq!(refused.code, Code::PROXYING_NOT_SUPPORTED);
+    assert!(causes.lock().unwrap()[0].as_ref().unwrap().contains("not a proxy"), "{causes:?}");
 }
 
 #[tokio::test]

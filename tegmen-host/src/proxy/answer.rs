@@ -12,6 +12,9 @@ const FIXED: usize = 5;
 /// Maximum number of bytes of the header of an option.
 const OPTION_HEAD: usize = 5;
 
+/// The cause of a 5.xx response that an origin sent.
+pub(super) const OF_ORIGIN: &str = "the origin sent this code";
+
 /// The complete response of an origin.
 pub(super) struct Answer {
     /// A CoAP message with the code and all options of the response, without payload.
@@ -107,7 +110,7 @@ impl Answer {
     /// before the path of a created resource.
     pub(super) fn reply(&self, known: &[Vec<u8>], prefix: &str) -> Reply {
         let (Some(head), Ok(stored)) = (self.head(), MessageRef::parse(&self.stored)) else {
-            return Reply::new(Code::BAD_GATEWAY);
+            return Reply::new(Code::BAD_GATEWAY).because("the response of the origin is not readable any more");
         };
         let etag = stored.option(OptionNumber::ETAG).filter(|_| stored.code() == Code::CONTENT);
         let max_age = |reply: Reply| match head.option(OptionNumber::MAX_AGE) {
@@ -119,6 +122,9 @@ impl Answer {
         }
         // Max-Age is not among the stored options.
         let mut reply = Reply::with_room(stored.code(), stored.options().count() + 1);
+        if stored.code().class() == 5 {
+            reply = reply.because(OF_ORIGIN);
+        }
         if stored.option(OptionNumber::LOCATION_PATH).is_some() && !prefix.is_empty() {
             reply = reply.location(prefix);
         }

@@ -4,6 +4,7 @@ use super::memory::Bounds;
 use super::virtual_host::{Authority, VirtualHost};
 use super::{Pattern, Route};
 use crate::client::{ClientConfig, ClientError};
+use crate::server::Request;
 use crate::target::TargetScheme;
 use crate::uri::{Uri, UriError};
 use std::str::FromStr;
@@ -120,7 +121,8 @@ impl ProxyConfig {
     }
 
     /// Answers 5.08 to a request that must not pass another proxy.
-    pub(super) fn stop(&self, response: &mut Response<'_, '_>) -> Result<(), Code> {
+    pub(super) fn stop(&self, request: &Request<'_>, response: &mut Response<'_, '_>) -> Result<(), Code> {
+        request.because("the Hop-Limit is used up: the proxies may form a loop, so look at the origin of each of them");
         response.set_code(Code::HOP_LIMIT_REACHED);
         response.payload(self.name.as_bytes())
     }

@@ -426,6 +426,9 @@ impl<A: Application> node::Application<OscoreExchange, CoapPeer> for CoapServer<
         }
         self.report.block |= code == Some(Code::CONTINUE);
         let executed = self.resources.executed;
+        if code == Some(Code::PROXYING_NOT_SUPPORTED) && executed.is_none() {
+            self.resources.cause.set(Some("the server is not a proxy: --proxy-to allows targets".to_owned()));
+        }
         self.report.received = executed.unwrap_or(self.report.received);
         if self.limits.report_requests
             && let Ok(response) = MessageRef::parse(response)
