@@ -135,6 +135,10 @@ fn mistakes_name_the_option_and_the_reason() {
     let twice = ["--proxy-host", "a=coap://b", "--proxy-host", "A=coap://c"];
     assert!(wrong(&twice).contains("two origins of this host"));
     assert!(wrong(&["--proxy-to", "coaps://b", "--proxy-ca", "missing.pem"]).contains("proxy-ca"));
+    for keyless in ["--proxy-to=coaps://b", "--proxy-reverse=/a=coaps://b", "--proxy-host=a=coaps://b"] {
+        assert!(wrong(&[keyless]).contains("needs --proxy-credentials, or --proxy-ca"), "{keyless}");
+    }
+    assert!(wrong(&["--proxy-to", "https://b"]).contains("https://b:443: an origin with https needs --proxy-ca"));
     let spaced = wrong(&["--proxy-to", "coap://b", "--proxy-name", "my proxy"]);
     assert!(spaced.contains("--proxy-name: ") && spaced.contains("choose a name without spaces"), "{spaced}");
 }

@@ -285,7 +285,7 @@ async fn a_slow_server_is_5_04_and_so_is_a_dead_one() {
 #[tokio::test]
 async fn a_server_that_is_not_allowed_is_not_asked() {
     let site = Site::new();
-    for targets in [&["coap://*:*", "coaps://*:*"][..], &["http://127.0.0.1"], &[]] {
+    for targets in [&["coap://*:*"][..], &["http://127.0.0.1"], &[]] {
         let asking = Asking::new(targets).await;
         assert_eq!(asking.code(&site.uri("/one")).await, Code::FORBIDDEN, "{targets:?}");
     }
@@ -319,10 +319,8 @@ async fn a_server_with_tls_is_asked_if_its_authority_is_trusted() {
     let (_, other) = Site::secure();
     let uri = |host: &str| format!("https://{host}:{}/one", site.address.port());
     let here = &["https://*:*"];
-    for authorities in [vec![], vec![other.clone()]] {
-        let asking = Asking::trusting(here, authorities).await;
-        assert_eq!(asking.code(&uri("localhost")).await, Code::BAD_GATEWAY);
-    }
+    let asking = Asking::trusting(here, vec![other.clone()]).await;
+    assert_eq!(asking.code(&uri("localhost")).await, Code::BAD_GATEWAY);
     let asking = Asking::trusting(here, vec![other, authority]).await;
     // Its certificate is for another name.
     assert_eq!(asking.code(&uri("127.0.0.1")).await, Code::BAD_GATEWAY);

@@ -10,7 +10,7 @@ use crate::public_keys::servers_of;
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
 use tegmen_host::proxy::http::{self, HttpFront};
-use tegmen_host::proxy::{Proxy, ProxyConfig};
+use tegmen_host::proxy::{Proxy, ProxyConfig, ProxyError};
 use tegmen_host::public_keys::{PublicKeys, SUITES};
 use tegmen_host::server::Listen;
 use tegmen_host::uri::Scheme;
@@ -45,8 +45,12 @@ impl ProxyOptions {
         names.sort_unstable();
         let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
         check("proxy-host", twice.map(|pair| format!("{}: there are two origins of this host", pair[0])));
-        let named = ProxyConfig::default().with(|config| config.name.clone_from(&self.proxy_name));
-        check("proxy-name", named.check().err().map(|wrong| wrong.to_string()));
+        // A file that cannot be read is a mistake already.
+        match self.config().map(|config| config.check()) {
+            Ok(Err(wrong @ ProxyError::Name(_))) => check("proxy-name", Some(wrong.to_string())),
+            Ok(Err(wrong)) => check("", Some(wrong.to_string())),
+            Ok(Ok(())) | Err(_) => {}
+        }
         mistakes
     }
 
@@ -55,7 +59,11 @@ impl ProxyOptions {
         if !self.is_given() {
             return Ok(None);
         }
-        // The settings were checked before.
+        Proxy::new(self.config()?).map(Some).map_err(Failure::usage)
+    }
+
+    /// Returns the settings of the proxy.
+    fn config(&self) -> Result<ProxyConfig, Failure> {
         let key = self.proxy_credentials.as_deref().map(only_key).transpose().map_err(Failure::usage)?;
         let public_keys = match self.proxy_ca.is_empty() {
             true => None,
@@ -66,7 +74,7 @@ impl ProxyOptions {
             let read = certificates(file).map_err(Failure::usage)?;
             authorities.extend(read.iter().map(|certificate| certificate.to_vec()));
         }
-        let config = ProxyConfig::default().with(|config| {
+        Ok(ProxyConfig::default().with(|config| {
             config.https_authorities = authorities;
             config.targets.clone_from(&self.proxy_to);
             config.reverse.clone_from(&self.proxy_reverse);
@@ -77,8 +85,7 @@ impl ProxyOptions {
             config.client.trust.key = key;
             config.client.trust.public_keys = public_keys;
             config.client.coap.nstart = self.proxy_nstart as usize;
-        });
-        Proxy::new(config).map(Some).map_err(Failure::usage)
+        }))
     }
 
     /// Starts a task that serves HTTP clients, if the options allow HTTP clients to use the proxy. `addresses` are the

@@ -6,7 +6,7 @@ use super::{Pattern, Route};
 use crate::client::{ClientConfig, ClientError};
 use crate::server::Request;
 use crate::target::TargetScheme;
-use crate::uri::{Uri, UriError};
+use crate::uri::{Scheme, Uri, UriError};
 use std::str::FromStr;
 use std::time::Duration;
 use tegmen::coap::{Code, Response};
@@ -81,6 +81,7 @@ impl ProxyConfig {
     ///
     /// # Errors
     /// [`ProxyError::HopLimit`] or [`ProxyError::Name`], if RFC 8768 does not permit the Hop-Limit or the name.
+    /// [`ProxyError::NoKey`] or [`ProxyError::NoAuthority`], if the proxy could never open a session with an origin.
     pub fn check(&self) -> Result<(), ProxyError> {
         if self.hop_limit == 0 {
             return Err(ProxyError::HopLimit);
@@ -88,6 +89,19 @@ impl ProxyConfig {
         // Spaces separate the names in the diagnostic payload.
         if self.name.contains(char::is_whitespace) {
             return Err(ProxyError::Name(self.name.clone()));
+        }
+        let has_key = self.client.trust.key.is_some() || self.client.trust.public_keys.is_some();
+        let targets = self.targets.iter().map(|target| (target.scheme(), target.to_string()));
+        let reverse = self.reverse.iter().map(|reverse| (reverse.route().scheme, format!("/{}", reverse.path)));
+        let hosts = self.hosts.iter().filter_map(|host| Some((host.route()?.scheme, host.name().to_owned())));
+        for (scheme, origin) in targets.chain(reverse).chain(hosts) {
+            match scheme {
+                TargetScheme::Coap(Scheme::Coaps) if !has_key => return Err(ProxyError::NoKey(origin)),
+                TargetScheme::Https if self.https_authorities.is_empty() => {
+                    return Err(ProxyError::NoAuthority(origin));
+                }
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -137,6 +151,12 @@ pub enum ProxyError {
     /// [`ProxyConfig::name`] contains a space.
     #[error("the name of the proxy, {0:?}, has a space: choose a name without spaces, such as \"tegmen\"")]
     Name(String),
+    /// An origin has the scheme `coaps`, and the client of the proxy has no key and no authority.
+    #[error("{0}: an origin with coaps needs --proxy-credentials, or --proxy-ca")]
+    NoKey(String),
+    /// An origin has the scheme `https`, and [`ProxyConfig::https_authorities`] is empty.
+    #[error("{0}: an origin with https needs --proxy-ca")]
+    NoAuthority(String),
     /// A certificate in [`ProxyConfig::https_authorities`] is not valid.
     #[error(transparent)]
     Client(#[from] ClientError),

@@ -35,6 +35,10 @@ pub struct PatternError {
 }
 
 impl Pattern {
+    pub(super) const fn scheme(&self) -> TargetScheme {
+        self.scheme
+    }
+
     /// True if the pattern matches the server at this host and port. The host must be in lower case.
     pub(super) fn allows(&self, scheme: TargetScheme, host: &str, port: u16) -> bool {
         let has_host = match &self.host {
