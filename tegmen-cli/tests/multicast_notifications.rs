@@ -73,6 +73,7 @@ fn mistakes_in_the_settings_are_named() {
     for (options, expected) in [
         ("--no-secure --oscore none --group-observation coap://239.255.79.6/on", "it needs --plain"),
         ("--plain --no-secure --group-observation lights=coap://239.255.79.6/on", "it needs --oscore"),
+        ("--plain --no-secure --value /of=1 --group-observation coap://239.255.79.6/on", "/on is no resource"),
         ("--plain --no-secure --group-observation coap://10.0.0.7/on", "not a multicast address"),
     ] {
         let output = tegmen(&scene.0, &format!("serve --check-config {options}"));

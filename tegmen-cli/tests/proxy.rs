@@ -135,6 +135,11 @@ fn mistakes_name_the_option_and_the_reason() {
     let twice = ["--proxy-host", "a=coap://b", "--proxy-host", "A=coap://c"];
     assert!(wrong(&twice).contains("two origins of this host"));
     assert!(wrong(&["--proxy-to", "coaps://b", "--proxy-ca", "missing.pem"]).contains("proxy-ca"));
+    for (path, prefix) in [("/house", "/house"), ("/house/x", "/house"), ("/x", "/")] {
+        let reverse = format!("--proxy-reverse={prefix}=coap://b");
+        let hidden = wrong(&["--value", &format!("{path}=1"), &reverse]);
+        assert!(hidden.contains(&format!("--value: {path}: --proxy-reverse has all paths")), "{hidden}");
+    }
     for keyless in ["--proxy-to=coaps://b", "--proxy-reverse=/a=coaps://b", "--proxy-host=a=coaps://b"] {
         assert!(wrong(&[keyless]).contains("needs --proxy-credentials, or --proxy-ca"), "{keyless}");
     }

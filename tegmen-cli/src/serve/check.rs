@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tegmen_host::clock;
 use tegmen_host::credentials::{Credentials, is_rule};
+use tegmen_host::proxy::Reverse;
 use tegmen_host::resources::{Image, Resource, Resources};
 
 /// The resources of the server that its options name. A key of the map contains the name of an option, and the text of
@@ -21,7 +22,8 @@ impl Sections {
     pub(super) fn mistakes(&self, made: &Made) -> Vec<Mistake> {
         let mut mistakes = match self.served.make(made) {
             Ok(made) if made.is_empty() && !self.has_role() => vec![nothing_to_serve()],
-            made => made.err().unwrap_or_default(),
+            Ok(made) => self.mistakes_in_paths(&made),
+            Err(mistakes) => mistakes,
         };
         let addresses = &self.addresses;
         if addresses.no_secure && !addresses.plain && !self.have_oscore() && self.groups.member.is_empty() {
@@ -70,6 +72,37 @@ impl Sections {
             mistakes.extend(check_suites(&keys, suites).err().map(|failure| Mistake::new("suites", failure.message)));
         }
         mistakes
+    }
+
+    /// Returns the resources that no request can reach, because the proxy has their paths, and the group observations
+    /// of paths without a resource.
+    fn mistakes_in_paths(&self, made: &Made) -> Vec<Mistake> {
+        let proxied =
+            |path: &str| self.proxy.proxy_reverse.iter().map(Reverse::path).find(|prefix| is_below(path, prefix));
+        let hidden = made.iter().filter_map(|((option, _), (path, _))| {
+            let prefix = proxied(path.trim_matches('/'))?;
+            let why = format!("{path}: --proxy-reverse has all paths below /{prefix}: choose another path");
+            Some(Mistake::new(option, why))
+        });
+        let listed = self.application(made).listed();
+        let is_served = |path: &str| {
+            let is_in = |(dir, resource): &(String, Resource)| {
+                matches!(resource, Resource::Directory { .. }) && is_below(path, dir.trim_matches('/'))
+            };
+            listed.iter().any(|listed| listed.path == path && listed.observable)
+                || made.values().any(is_in)
+                || proxied(path).is_some()
+                // The controller of groups has resources that the options do not name.
+                || self.access.store.is_some()
+        };
+        let observations = self.groups.group_observation.iter().map(|observation| &observation.path);
+        let without_resource = observations.filter(|path| !is_served(path)).map(|path| {
+            let why = format!(
+                "/{path} is no resource that clients can observe: correct the path, or add --value /{path}=..."
+            );
+            Mistake::new("group-observation", why)
+        });
+        hidden.chain(without_resource).collect()
     }
 
     /// Returns true if the server does more than serve resources: if it is an access control server, a resource
@@ -169,6 +202,12 @@ fn nothing_to_serve() -> Mistake {
     let why = "nothing to serve: give at least one of --value, --file, --dir, --dir-rw, --image, --command, --blink, --directory, --proxy-to, --proxy-reverse, \
                --proxy-host or --store (`tegmen help serve` has examples)";
     Mistake::new("", why)
+}
+
+/// True if `path` is `prefix` or is below it. Neither of the two has a leading slash.
+fn is_below(path: &str, prefix: &str) -> bool {
+    let below = path.strip_prefix(prefix);
+    prefix.is_empty() || below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
 fn no_directory(dir: &Path) -> String {
