@@ -193,3 +193,16 @@ async fn a_write_is_told_once() {
     let again = tokio::time::timeout(Duration::from_millis(500), written.next()).await;
     assert!(again.is_err(), "it was told again");
 }
+
+#[test]
+fn an_endpoint_that_may_not_read_the_links_of_a_directory_reports_the_missing_right() {
+    let scene = Scene::new("register-refused");
+    let new =
+        Command::new(env!("CARGO_BIN_EXE_tegmen")).args(["oscore", "new", "a", "b"]).current_dir(&scene.0).status();
+    assert!(new.unwrap().success());
+    let directory = Server::start(&scene.0, &["--directory", "--oscore", "b", "--no-secure"], 1);
+    let uri = format!("coap://{}", directory.addresses[0]);
+    let register = ["--value", "/a=1", "--plain", "--no-secure", "--register", &uri, "--register-name", "a"];
+    let mut endpoint = Server::start(&scene.0, &register, 1);
+    endpoint.wait_for("the directory answers 4.01: GET /.well-known/core needs a right there");
+}

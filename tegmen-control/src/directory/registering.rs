@@ -149,6 +149,10 @@ async fn find(session: &Session) -> Result<Vec<String>, NotRegistered> {
     let response = session.get("/.well-known/core?rt=core.rd").await?;
     match response.code {
         Code::CONTENT => registrations_in(&response.payload).ok_or(NotRegistered::NoDirectory),
+        code @ (Code::UNAUTHORIZED | Code::FORBIDDEN) => {
+            let text = "GET /.well-known/core needs a right there; or give the path, as in coap://HOST/rd";
+            Err(NotRegistered::Refused { code, text: text.to_owned() })
+        }
         _ => Err(NotRegistered::NoDirectory),
     }
 }
