@@ -168,6 +168,38 @@ fn options_that_need_a_restart_are_named_and_change_nothing() {
     server.end();
 }
 
+#[test]
+fn a_reload_removes_the_edhoc_clients_that_are_no_longer_in_their_file() {
+    let scene = Scene::new("edhoc-clients");
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_tegmen")).args(arguments).current_dir(&scene.0).output().unwrap();
+        (output.status.success(), [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat())
+    };
+    let credential = |name: &str| {
+        assert!(run(&["edhoc", "new", name, "--name", name]).0);
+        run(&["edhoc", "show", name]).1
+    };
+    let (meter, other, gateway) = (credential("meter"), credential("other"), credential("gateway"));
+    std::fs::write(scene.0.join("gateway.credential"), gateway).unwrap();
+    let clients =
+        |of: &str| std::fs::write(scene.0.join("clients.toml"), format!("[[peer]]\nname = \"a\"\n{of}")).unwrap();
+    clients(&meter);
+    let options = ["--value", "/a=1", "--edhoc", "gateway", "--edhoc-clients", "clients.toml", "--no-secure", "--json"];
+    let mut server = Server::start(&scene.0, &options, 1);
+    let uri = format!("coap://{}/a", server.addresses[0]);
+    let get = |name: &str| run(&["get", "--edhoc", name, "--edhoc-server", "gateway.credential", &uri]);
+    assert_eq!((get("meter").0, get("other").0), (true, false));
+    clients(&other);
+    signal(server.process.id(), "-HUP");
+    assert!(next(&mut server.lines, "hangup")["error"].is_null());
+    assert_eq!((get("meter").0, get("other").0), (false, true));
+    // After a mistake the old clients stay.
+    clients("credential = 7\n");
+    signal(server.process.id(), "-HUP");
+    assert!(next(&mut server.lines, "hangup")["error"].as_str().unwrap().contains("clients.toml"));
+    assert!(get("other").0);
+}
+
 #[tokio::test]
 async fn a_server_that_ends_answers_the_command_that_runs_and_says_that_it_is_not_ready() {
     let scene = Scene::new("drain");

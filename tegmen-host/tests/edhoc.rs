@@ -163,6 +163,42 @@ async fn an_unknown_client_is_told_so() {
     assert_eq!(edhoc.totals(), EdhocTotals { agreed: 0, refused: 2 });
 }
 
+/// The operator removes a client, gives another one fewer rights, and does not change a third one.
+#[tokio::test]
+async fn a_client_that_is_removed_from_the_file_of_clients_is_refused_at_once() {
+    let scene = Scene::new("removed");
+    let server = scene.key("gateway", Transfer::ByReference);
+    let names = ["removed", "changed", "same"];
+    let keys = names.map(|name| scene.key(name, Transfer::ByReference));
+    let peer = |at: usize, rule: &str| EdhocPeer {
+        name: names[at].to_owned(),
+        credential: keys[at],
+        allow: Some(vec![rule.to_owned()]),
+    };
+    let credentials = Credentials::default();
+    let learn = |name: &str, allow: Option<&[String]>| credentials.learn(name, allow);
+    let peers = vec![peer(0, "GET /*"), peer(1, "GET /*"), peer(2, "GET /*")];
+    let edhoc = EdhocServer::new(scene.identity("gateway"), peers, learn).unwrap();
+    let builder = Server::builder().listen(ANYWHERE).shards(1).edhoc(edhoc.clone()).on_event(|_| ());
+    let resources = Resources::new([("value".to_owned(), Resource::value(b"first"))]);
+    let running = builder.credentials(credentials.clone()).serve(resources).unwrap();
+    let address = running.addresses()[0].address;
+    let mut sessions = Vec::new();
+    for name in names {
+        let session = connect(address, scene.config(name, &[server], true)).await;
+        assert_eq!(session.get("/value").await.unwrap().code, Code::CONTENT);
+        sessions.push(session);
+    }
+    edhoc.set_peers(vec![peer(1, "PUT /*"), peer(2, "GET /*")], &credentials);
+    // The client runs EDHOC again, because the server no longer knows the context.
+    let removed = sessions[0].get("/value").await.unwrap_err();
+    assert!(removed.to_string().contains("does not know our credential"), "{removed}");
+    assert_eq!(sessions[1].get("/value").await.unwrap().code, Code::FORBIDDEN);
+    assert_eq!(edhoc.totals().agreed, 4);
+    assert_eq!(sessions[2].get("/value").await.unwrap().code, Code::CONTENT);
+    assert_eq!(edhoc.totals().agreed, 4, "its context continues");
+}
+
 /// Clients choose their kids. Each client has its session, also if another client has the same kid.
 #[tokio::test]
 async fn clients_with_one_kid_have_sessions_of_their_own() {

@@ -7,7 +7,7 @@ use tegmen::identity::Principal;
 use tegmen_control::resource_server::Tokens;
 use tegmen_host::contexts::{AgreedContexts, Contexts, FollowedMember};
 use tegmen_host::credentials::Credentials;
-use tegmen_host::edhoc::{EdhocServer, read_key, read_peers};
+use tegmen_host::edhoc::{EdhocError, EdhocPeer, EdhocServer, read_key, read_peers};
 use tegmen_host::group::Group;
 use tegmen_host::resources::ListedPath;
 use tegmen_host::server::ServerConfig;
@@ -30,6 +30,11 @@ impl ServedContexts {
     /// Returns the contexts of groups.
     pub(super) fn members(&self) -> Vec<FollowedMember> {
         self.contexts.members().to_vec()
+    }
+
+    /// Returns the EDHOC responder, if the server has one.
+    pub(super) fn edhoc(&self) -> Option<EdhocServer> {
+        self.edhoc.clone()
     }
 
     /// Returns the store of the contexts that EDHOC makes while the server runs.
@@ -87,7 +92,7 @@ impl Keys {
             return vec![Mistake::new("edhoc", "it needs --edhoc-clients, or --resource-server")];
         }
         let key = self.edhoc.as_deref().and_then(|file| read_key(file).err());
-        let clients = self.edhoc_clients.as_deref().and_then(|file| read_peers(file).err());
+        let clients = self.edhoc_peers().err();
         let key = key.map(|error| Mistake::new("edhoc", error.to_string()));
         key.into_iter().chain(clients.map(|error| Mistake::new("edhoc-clients", error.to_string()))).collect()
     }
@@ -103,6 +108,11 @@ impl Keys {
         self.edhoc.iter().map(|_| listed()).collect()
     }
 
+    /// Reads the file of EDHOC clients. Returns no clients if the options name no file.
+    pub(super) fn edhoc_peers(&self) -> Result<Vec<EdhocPeer>, EdhocError> {
+        self.edhoc_clients.as_deref().map_or_else(|| Ok(Vec::new()), read_peers)
+    }
+
     /// Returns the responder of EDHOC; `None` if no key is given. `learn` receives the name and the rights of each
     /// client in the file of clients.
     fn edhoc_server(
@@ -111,8 +121,7 @@ impl Keys {
     ) -> Result<Option<EdhocServer>, Failure> {
         let Some(key) = &self.edhoc else { return Ok(None) };
         let identity = read_key(key).map_err(Failure::usage)?;
-        let peers =
-            self.edhoc_clients.as_deref().map(read_peers).transpose().map_err(Failure::usage)?.unwrap_or_default();
+        let peers = self.edhoc_peers().map_err(Failure::usage)?;
         EdhocServer::new(identity, peers, learn).map(Some).map_err(Failure::io)
     }
 }

@@ -20,6 +20,7 @@ use tegmen_control::delegation::Delegations;
 use tegmen_control::group::Outbox;
 use tegmen_control::resource_server::Tokens;
 use tegmen_host::credentials::{Credentials, FilePolicy};
+use tegmen_host::edhoc::{EdhocPeer, EdhocServer};
 use tegmen_host::proxy::Proxy;
 use tegmen_host::public_keys::PublicKeys;
 use tegmen_host::resources::Resources;
@@ -44,6 +45,7 @@ pub(super) const CHANGEABLE: &[&str] = &[
     "dir",
     "dir-rw",
     "drain",
+    "edhoc-clients",
     "file",
     "hello-limits",
     "image",
@@ -82,6 +84,7 @@ pub(super) struct Running {
     /// A sender of new certificates to the interface for administrators; `None` if the interface is not served.
     admin: Option<watch::Sender<Arc<Tls>>>,
     credentials: Credentials,
+    edhoc: Option<EdhocServer>,
     keys: Option<PublicKeys>,
 }
 
@@ -108,6 +111,7 @@ struct Change {
     settings: Settings,
     made: Made,
     credentials: Option<PathBuf>,
+    edhoc_peers: Vec<EdhocPeer>,
     keys: Option<PublicKeys>,
     admin: Option<Tls>,
 }
@@ -131,7 +135,7 @@ impl Running {
         let made = sections.served.make(&Made::new()).map_err(all)?;
         let state = sections.sessions.state.as_deref().map(Database::open).transpose().map_err(Failure::usage)?;
         let mut contexts = sections.keys.open_contexts(state.as_ref(), &credentials)?;
-        let (count, oscore) = (contexts.len(), contexts.members());
+        let (count, oscore, edhoc) = (contexts.len(), contexts.members(), contexts.edhoc());
         let format = if out.json { Format::Json } else { sections.log.log };
         let log = Log::start(sections.log.level(), format).map_err(Failure::io)?;
         log.take_traces();
@@ -190,6 +194,7 @@ impl Running {
             members,
             admin: None,
             credentials,
+            edhoc,
             keys,
         };
         Ok((running, count, listener))
@@ -314,12 +319,13 @@ impl Running {
         let admin = sections.admin.tls().map_err(|mistakes| settings.describe(&mistakes))?;
         let file = &sections.keys.credentials;
         let credentials = (!sections.addresses.no_secure && file.exists()).then(|| file.clone());
-        Ok(Change { made, credentials, keys, admin, settings })
+        let edhoc_peers = sections.keys.edhoc_peers().map_err(|error| vec![error.to_string()])?;
+        Ok(Change { made, credentials, edhoc_peers, keys, admin, settings })
     }
 
     /// Applies new settings. Returns the previous values of all options.
     async fn take(&mut self, change: Change) -> Result<Values, String> {
-        let Change { settings, made, credentials, keys, admin } = change;
+        let Change { settings, made, credentials, edhoc_peers, keys, admin } = change;
         let sections = &settings.sections;
         if let (Some(role), Some(policy)) = (&self.access, &sections.access.policy) {
             role.apply(policy).await?;
@@ -328,6 +334,9 @@ impl Running {
             self.credentials.set_file(&file).map_err(|error| error.to_string())?;
         }
         self.credentials.allow_anonymous(&sections.keys.anonymous)?;
+        if let Some(edhoc) = &self.edhoc {
+            edhoc.set_peers(edhoc_peers, &self.credentials);
+        }
         if let Some(keys) = keys {
             self.server.set_own_keys(&keys);
             self.keys = Some(keys);

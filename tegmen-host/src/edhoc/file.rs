@@ -55,7 +55,7 @@ pub enum EdhocError {
 
 /// A peer in a file of peers, with its credential. A server has such a file of its clients, and a client has such a
 /// file of its servers.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct EdhocPeer {
     /// The name of the peer in policies and in the log.
     pub name: String,

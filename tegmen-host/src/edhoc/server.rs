@@ -4,11 +4,12 @@
 use super::context_of;
 use super::file::EdhocPeer;
 use crate::contexts::{AgreedContexts, StoredContext};
+use crate::credentials::Credentials;
 use crate::provider::HostCrypto;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use tegmen::coap::Code;
 use tegmen::crypto::Crypto as _;
@@ -54,7 +55,7 @@ pub struct EdhocTotals {
 
 struct Shared {
     identity: Identity,
-    peers: Vec<(EdhocPeer, Principal)>,
+    peers: RwLock<Vec<(EdhocPeer, Principal)>>,
     state: Mutex<State>,
     /// The crypto provider for a message_3 in an OSCORE request. The shard (thread of the server) that received the
     /// request verifies this message itself, without the thread of the responder.
@@ -144,7 +145,7 @@ impl EdhocServer {
         let (work, received) = sync_channel(MOST_QUEUED);
         let shared = Arc::new(Shared {
             identity,
-            peers: peers.collect(),
+            peers: RwLock::new(peers.collect()),
             state: Mutex::default(),
             contexts: AgreedContexts::default(),
             tokens: OnceLock::new(),
@@ -160,6 +161,25 @@ impl EdhocServer {
     /// has no effect.
     pub fn accept_tokens(&self, find: Box<FindTokenPeer>) {
         let _ = self.0.tokens.set(find);
+    }
+
+    /// Replaces the configured peers. A peer that is the same in `peers`, with its credential and its rights, keeps its
+    /// contexts. The contexts of all other peers end. `credentials` are those of the server.
+    pub fn set_peers(&self, peers: Vec<EdhocPeer>, credentials: &Credentials) {
+        // No session completes meanwhile: it would get a context for a peer that is no longer configured.
+        let mut current = self.0.peers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut before = std::mem::take(&mut *current);
+        for peer in peers {
+            let known = before.iter().position(|(known, _)| *known == peer).map(|at| before.swap_remove(at));
+            current.push(known.unwrap_or_else(|| {
+                let principal = credentials.learn(&peer.name, peer.allow.as_deref());
+                (peer, principal)
+            }));
+        }
+        for (_, principal) in before {
+            self.0.contexts.remove(principal);
+            credentials.forget(principal);
+        }
     }
 
     /// Returns the counts.
@@ -234,9 +254,10 @@ impl Shared {
         if begun.elapsed() > PATIENCE {
             return Err(Failure::Malformed);
         }
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = Vec::new();
         let (agreed, message_4) = responder.finish(crypto, message_3, |id| {
-            found = self.find(id);
+            found = self.find(&peers, id);
             found.iter().map(Found::credential).collect::<Vec<_>>()
         })?;
         let proved = found.into_iter().find(|found| found.credential() == agreed.peer);
@@ -276,8 +297,8 @@ impl Found<'_> {
 
 impl Shared {
     /// Returns the clients that an ID_CRED_I names: first the peers, and then the clients with tokens.
-    fn find(&self, id: &CredentialId<'_>) -> Vec<Found<'_>> {
-        let peers = self.peers.iter().filter(|(peer, _)| peer.credential.is_meant_by(id));
+    fn find<'p>(&self, peers: &'p [(EdhocPeer, Principal)], id: &CredentialId<'_>) -> Vec<Found<'p>> {
+        let peers = peers.iter().filter(|(peer, _)| peer.credential.is_meant_by(id));
         let peers = peers.map(|(peer, principal)| Found::Peer(peer, principal));
         let tokens = self.tokens.get().map_or_else(Vec::new, |find| find(id));
         let found = peers.chain(tokens.into_iter().map(|peer| Found::Token(Box::new(peer))));
