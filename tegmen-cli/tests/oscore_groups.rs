@@ -283,6 +283,8 @@ fn members_join_talk_follow_the_group_manager_and_refuse_an_evicted_member() {
     assert!(code == Some(2) && refused.contains("this member is a monitor"), "{refused}");
     let file = dir.join("attic/context.toml");
     let context = std::fs::read_to_string(&file).unwrap();
+    // It was killed, so it does not know which requests of this epoch are new.
+    lamp(dir, "display", DISPLAY).wait_for("`tegmen group rekey lights`");
     std::fs::write(&file, context.replace("roles = 2\n", "")).unwrap();
     let (code, refused) = run(dir, "group renew-key --state attic --credentials attic.toml");
     assert!(code == Some(2) && refused.contains("does not contain the roles"), "{refused}");

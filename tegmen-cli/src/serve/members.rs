@@ -89,6 +89,11 @@ impl Members {
                 || json!({ "event": "member", "dir": dir, "error": why }),
             );
         };
+        if let Some(group) = member.needs_new_epoch() {
+            let why =
+                "the last process of this monitor did not end in order, so it processes no requests of this epoch";
+            failed(log, &format!("{why}: begin the next epoch with `tegmen group rekey {group}`"));
+        }
         match Controller::of_oscore_member(member.dir(), config) {
             Ok(None) => {}
             Ok(Some(_)) if self.key.is_none() => {

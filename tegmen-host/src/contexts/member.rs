@@ -100,6 +100,12 @@ impl StoredMember {
         self.is_monitor
     }
 
+    /// True if the replay window of another member is lost. A monitor then processes no request of this member, because
+    /// it cannot send a challenge (RFC 10021, section 2.6.1.1).
+    pub(crate) fn has_lost_window(&self) -> bool {
+        self.recipients.iter().any(|recipient| recipient.window().mark().is_some())
+    }
+
     /// Returns the directory of the context.
     pub fn dir(&self) -> &Path {
         self.keeper.dir()

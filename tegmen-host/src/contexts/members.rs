@@ -63,6 +63,14 @@ impl FollowedMember {
         self.0.epochs.read().unwrap_or_else(PoisonError::into_inner).current.clone()
     }
 
+    /// Returns the name of the group if the member is a monitor that processes no request of this epoch, because its last
+    /// process did not end in order (RFC 10021, section 2.6.1.1). Such a monitor needs a new epoch of the group.
+    pub fn needs_new_epoch(&self) -> Option<String> {
+        let member = self.current()?;
+        let OpenMember { stored, .. } = &*member.lock();
+        (stored.is_monitor() && stored.has_lost_window()).then(|| stored.group().to_owned())
+    }
+
     /// True if the context is of the OSCORE group with this name, and is not the context of a monitor.
     pub(crate) fn is_of(&self, group: &str) -> bool {
         self.current().is_some_and(|member| {
