@@ -200,12 +200,14 @@ fn members_join_talk_follow_the_group_manager_and_refuse_an_evicted_member() {
     assert!(created.contains("Group OSCORE ccm-8 signatures ed25519 Group Identifier"), "{created}");
 
     let port = server.addresses[0].port().to_string();
+    let uri = format!("coaps://127.0.0.1:{port}/ace-group/lights");
     let join = |name: &str, roles: &str| {
-        let uri = format!("coaps://127.0.0.1:{port}/ace-group/lights");
         tegmen(dir, &format!("group join {uri} --group-oscore --state {name} --credentials {name}.toml {roles}"))
     };
     let (is_done, refused) = join("hall", "--send");
     assert!(!is_done && refused.contains("the policy does not allow"), "{refused}");
+    let (is_done, refused) = tegmen(dir, &format!("group join {uri} --state hall --credentials hall.toml"));
+    assert!(!is_done && refused.contains("with --group-oscore, or without it"), "{refused}");
     // The hall observes the group, and the Group Manager sends requests to the porch.
     let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let of_porch = format!("--control-port {free}");
@@ -281,13 +283,16 @@ fn members_join_talk_follow_the_group_manager_and_refuse_an_evicted_member() {
     drop(display);
     let (code, refused) = run(dir, "group renew-key --state display --credentials display.toml");
     assert!(code == Some(2) && refused.contains("this member is a monitor"), "{refused}");
-    let file = dir.join("attic/context.toml");
-    let context = std::fs::read_to_string(&file).unwrap();
     // It was killed, so it does not know which requests of this epoch are new.
     lamp(dir, "display", DISPLAY).wait_for("`tegmen group rekey lights`");
+    let file = dir.join("attic/context.toml");
+    let context = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, context.replace("roles = 2\n", "")).unwrap();
     let (code, refused) = run(dir, "group renew-key --state attic --credentials attic.toml");
     assert!(code == Some(2) && refused.contains("does not contain the roles"), "{refused}");
     succeeds(dir, "group leave --state attic --credentials attic.toml");
     assert!(!dir.join("attic/context.toml").exists());
+    let mut joins = (0..5).map(|_| join("attic", "--send --no-listen"));
+    let (_, refused) = joins.find(|(is_done, _)| !is_done).expect("it joins too often");
+    assert!(refused.contains("(4.29)") && refused.contains("run the command again in"), "{refused}");
 }

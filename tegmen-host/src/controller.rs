@@ -16,6 +16,7 @@ use crate::group::groupcomm::{
     Challenge, Creds, CredsFilter, GROUPCOMM_CBOR, GROUPS, GroupKeys, GroupcommError, JoinRequest, Possession,
 };
 use crate::group::{MemberSettings, Membership, MembershipError, MembershipEvent, PrivateKey, creds_of_interest};
+use crate::printable::printable;
 use crate::problem::{self, Problem};
 use crate::provider::HostCrypto;
 use crate::server::StartError;
@@ -58,23 +59,16 @@ pub enum ControllerError {
     Clashed(String),
     /// The controller refused the request.
     #[error(
-        "the controller does not allow this for the group {group} ({code}): there is no such group, the policy does not allow \
-         it, another member has the address, or the address is not of the family of the group, IPv4 or IPv6; the log of \
-         the controller has the cause"
+        "the controller does not allow this for the group {group} ({code}): {}",
+        .reason.as_deref().unwrap_or(UNEXPLAINED)
     )]
     Forbidden {
         /// The name of the group.
         group: String,
         /// The code of the response.
         code: Code,
-    },
-    /// The controller refuses the request for a reason that it explains.
-    #[error("the controller refuses this for the group {group}: {reason}")]
-    Refused {
-        /// The name of the group.
-        group: String,
-        /// The title and the detail of the problem, as the controller sent them.
-        reason: String,
+        /// The reason, and a next step, if the response has them.
+        reason: Option<String>,
     },
     /// The controller gives this device no data for signature verifiers.
     #[error(
@@ -96,7 +90,7 @@ pub enum ControllerError {
         retry: Duration,
     },
     /// The controller cannot handle the request now.
-    #[error("the controller cannot do this for the group {group} now ({code}); its log has the cause")]
+    #[error("the controller cannot do this for the group {group} now ({code}); its log has the cause{}", again(.retry))]
     Unavailable {
         /// The name of the group.
         group: String,
@@ -158,6 +152,16 @@ pub enum ControllerError {
     /// The membership cannot be used.
     #[error(transparent)]
     Membership(#[from] MembershipError),
+}
+
+/// The possible reasons of a refusal without a reason. A device without a right must not learn more.
+const UNEXPLAINED: &str = "there is no such group, the policy does not allow it, these are not the credentials of the \
+     member, another member has the address, or the address is not of the family of the group, IPv4 or IPv6; the log of \
+     the controller has the cause";
+
+/// Returns the next step after a refusal: to repeat the request after this time.
+fn again(retry: &Option<Duration>) -> String {
+    retry.map(|retry| format!("; run the command again in {} s", retry.as_secs())).unwrap_or_default()
 }
 
 /// The request of a device that wants to be a member.
@@ -432,13 +436,6 @@ impl Controller {
         let reason = GroupcommError::parse(&reply.payload).filter(|_| is_problem);
         let retry = reply.uint(OptionNumber::MAX_AGE).map(|seconds| Duration::from_secs(seconds.into()));
         let group = self.group.clone();
-        if reason.is_none()
-            && is_problem
-            && reply.code == Code::BAD_REQUEST
-            && let Some(reason) = explained(reply)
-        {
-            return ControllerError::Refused { group, reason };
-        }
         match (reason, reply.code) {
             (Some(GroupcommError::NotAMember | GroupcommError::GroupDeleted), _) => ControllerError::NotAMember(group),
             (Some(GroupcommError::NoNodeIdentifier), _) => {
@@ -448,19 +445,16 @@ impl Controller {
                 ControllerError::NotProved(group)
             }
             (Some(GroupcommError::NotAVerifier), _) => ControllerError::NotAVerifier(group),
-            (Some(GroupcommError::OtherRoles), code) => ControllerError::Forbidden { group, code },
+            (Some(GroupcommError::OtherRoles), code) => ControllerError::Forbidden { group, code, reason: None },
             (None, Code::CONFLICT) => ControllerError::Clashed(group),
             (None, code @ Code::TOO_MANY_REQUESTS) => ControllerError::Unavailable { group, code, retry },
-            (None, code) if code.class() == 4 => ControllerError::Forbidden { group, code },
+            (None, code) if code.class() == 4 => {
+                let reason = Problem::from_cbor(&reply.payload).ok().filter(|_| is_problem);
+                ControllerError::Forbidden { group, code, reason: reason.map(|reason| printable(&reason.to_string())) }
+            }
             (None, code) => ControllerError::Unavailable { group, code, retry },
         }
     }
-}
-
-/// Returns the title and the detail in the problem details of a response.
-fn explained(reply: &Response) -> Option<String> {
-    let Problem { title, detail, .. } = Problem::from_cbor(&reply.payload).ok()?;
-    Some(format!("{}: {}", title?, detail?))
 }
 
 impl ControllerError {

@@ -4,8 +4,8 @@ mod oscore_scene;
 
 use oscore_scene::Scene;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tegmen::buf::Frame;
 use tegmen::coap::{self, Builder, Code, MessageRef, MessageType, OptionNumber};
@@ -501,7 +501,12 @@ async fn the_log_has_the_cause_of_each_refusal_of_a_proxy() {
     let client = client_of(&server).await;
     let hops: &[(OptionNumber, &[u8])] = &[(OptionNumber::HOP_LIMIT, &[1])];
     for (uri, options, code, cause) in [
-        ("ws://127.0.0.1/?token=secret", &[][..], Code::PROXYING_NOT_SUPPORTED, "ws://127.0.0.1/: a proxy forwards only"),
+        (
+            "ws://127.0.0.1/?token=secret",
+            &[][..],
+            Code::PROXYING_NOT_SUPPORTED,
+            "ws://127.0.0.1/: a proxy forwards only",
+        ),
         ("coap://224.0.1.187/", &[], Code::PROXYING_NOT_SUPPORTED, "224.0.1.187/: a proxy forwards only"),
         ("coap://user:secret@a/b", &[], Code::BAD_REQUEST, "a/b is not a valid target"),
         (&broken, hops, Code::HOP_LIMIT_REACHED, "Hop-Limit is used up"),

@@ -923,7 +923,14 @@ impl<S: Store> GroupServer<S> {
             }
             GroupError::OtherCredential(_) if may_join => explained(Code::BAD_REQUEST, GroupcommError::OtherCredential),
             GroupError::OtherProtocol(_) if rights != Rights::default() => {
-                Reply::new(Code::BAD_REQUEST).because(error.to_string())
+                let problem = Problem::new(
+                    "The group has another protocol, Axiom or Group OSCORE",
+                    "Join with the protocol of the group: `tegmen group join` with --group-oscore, or without it.",
+                );
+                Reply::new(Code::BAD_REQUEST)
+                    .uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into())
+                    .payload(problem.to_cbor())
+                    .because(error.to_string())
             }
             GroupError::NoMember { .. }
             | GroupError::NoGroup(_)

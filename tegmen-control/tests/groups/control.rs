@@ -214,7 +214,7 @@ async fn a_control_uri_of_a_device_without_a_key_is_refused() {
     };
     let refused = join(Some(9)).await.err().unwrap();
     let reason = match &refused {
-        ControllerError::Refused { reason, .. } => reason.as_str(),
+        ControllerError::Forbidden { reason: Some(reason), .. } => reason.as_str(),
         other => panic!("{other}"),
     };
     assert!(reason.contains("does not support this control_uri") && reason.ends_with("observe the group instead."));

@@ -113,8 +113,10 @@ impl Controller {
             }
             // The controller gives no reason to a device without a right, and none for an Axiom group.
             Err(match self.refusal(&reply) {
-                ControllerError::Forbidden { group, code: Code::FORBIDDEN } => ControllerError::NotAVerifier(group),
-                ControllerError::Forbidden { group, code: Code::BAD_REQUEST } => ControllerError::NoVerifiers(group),
+                ControllerError::Forbidden { group, code: Code::FORBIDDEN, .. } => ControllerError::NotAVerifier(group),
+                ControllerError::Forbidden { group, code: Code::BAD_REQUEST, .. } => {
+                    ControllerError::NoVerifiers(group)
+                }
                 error => error,
             })
         };
