@@ -31,6 +31,7 @@ pub use rows::AcceptedSession;
 pub(crate) use sessions::ManySessions;
 pub use view::{Grounds, InForce, View};
 
+use crate::access::ace::trl::TokenHash;
 use crate::access::policy::{FailedTest, OwnedParty, Policy, PolicyError};
 use crate::access::protokey::AcceptedBounds;
 use crate::access::revocation::{self, ListFull};
@@ -466,22 +467,38 @@ impl<S: Store> State<S> {
 
     /// Revokes a token. `hash` is the [hash](revocation::token_hash) of the token. `concerned` are the names of the
     /// devices that must learn of the revocation. `expires` is the time at which the token expires, in seconds since
-    /// 1970. The revocation is durable and in force when this function returns. A token that is revoked already stays
-    /// revoked.
+    /// 1970. The revocation is durable and in force when this function returns. If the token is revoked already, the
+    /// devices in `concerned` are added to the devices that know of it, and the later expiry counts.
     ///
     /// # Errors
-    /// [`StateError::ListFull`] or [`StateError::Store`]. The token may then still be valid.
+    /// [`StateError::ListFull`], [`StateError::Fault`] or [`StateError::Store`]. The token may then still be valid.
     pub async fn revoke(&self, hash: &[u8], expires: u64, concerned: &[&str]) -> Result<(), StateError> {
-        self.view().has_room_for_revocation()?;
-        let concerned = concerned.iter().map(|name| (*name).to_owned()).collect();
         let row = rows::revoked(hash);
-        let value = rows::json(&Revocation { expires, concerned });
-        let transaction = Transaction::default().require(row.as_str(), Revision::ABSENT).put(row, value);
-        match self.commit(transaction).await {
-            Ok(_) => Ok(()),
-            // It is durable, and the view has it from the revision that made it on.
-            Err(StoreError::Conflict { found, .. }) => Ok(self.feed.shared.reached(found).await?),
-            Err(error) => Err(error.into()),
+        let concerned = concerned.iter().map(|name| (*name).to_owned()).collect();
+        let (mut revocation, mut at) = (Revocation { expires, concerned }, Revision::ABSENT);
+        loop {
+            if at == Revision::ABSENT {
+                self.view().has_room_for_revocation(hash)?;
+            }
+            let transaction =
+                Transaction::default().require(row.as_str(), at).put(row.as_str(), rows::json(&revocation));
+            match self.commit(transaction).await {
+                Err(StoreError::Conflict { .. }) => {}
+                committed => return Ok(committed.map(drop)?),
+            }
+            at = match self.store.read(row.as_bytes(), None).await?.entry {
+                Some(entry) => {
+                    let fault = |why| StateFault { key: row.clone(), why };
+                    let earlier: Revocation = rows::read(&entry.value).map_err(fault)?;
+                    revocation = revocation.merged_into(earlier.clone());
+                    if revocation == earlier {
+                        return Ok(self.feed.shared.reached(entry.changed).await?);
+                    }
+                    entry.changed
+                }
+                // It expired meanwhile.
+                None => Revision::ABSENT,
+            };
         }
     }
 
@@ -492,15 +509,39 @@ impl<S: Store> State<S> {
     /// # Errors
     /// [`StateError::Store`].
     pub async fn expire(&self, now: u64) -> Result<usize, StateError> {
-        let expired = self.view().expired(now, MAX_OPERATIONS);
+        let expired = self.view().expired(now, MAX_OPERATIONS / 2);
         let enrolments = self.view().expired_enrolments(now);
-        let count = expired.len();
-        let tokens = expired.iter().map(|hash| rows::revoked(hash).into_bytes()).collect();
-        let keys = enrolments.iter().map(|name| rows::enrolment(name).into_bytes()).collect();
-        for delete in [tokens, keys].into_iter().filter(|delete: &Vec<_>| !delete.is_empty()) {
+        let count = self.expire_tokens(&expired, now).await?;
+        let delete: Vec<_> = enrolments.iter().map(|name| rows::enrolment(name).into_bytes()).collect();
+        if !delete.is_empty() {
             self.commit(Transaction { delete, ..Transaction::default() }).await?;
         }
         Ok(count)
+    }
+
+    /// Removes those of the tokens from the revocation list whose rows in the store have expired. A row may have got a
+    /// later expiry that the view does not have yet. Returns the number of removed tokens: zero if a row changes during
+    /// the call.
+    async fn expire_tokens(&self, hashes: &[TokenHash], now: u64) -> Result<usize, StateError> {
+        let rows = hashes.iter().map(|hash| rows::revoked(hash));
+        let reads: Vec<_> = rows.map(|row| (self.store.read(row.as_bytes(), None), row)).collect();
+        let mut transaction = Transaction::default();
+        for (read, row) in reads {
+            if let Some(entry) = read.await?.entry
+                && rows::read::<Revocation>(&entry.value).is_ok_and(|revocation| revocation.expires <= now)
+            {
+                transaction = transaction.require(row.as_str(), entry.changed).delete(row);
+            }
+        }
+        let count = transaction.delete.len();
+        if count == 0 {
+            return Ok(0);
+        }
+        match self.commit(transaction).await {
+            Ok(_) => Ok(count),
+            Err(StoreError::Conflict { .. }) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

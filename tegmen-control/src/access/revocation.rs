@@ -72,6 +72,7 @@ pub enum Requester<'a> {
 pub struct ListFull;
 
 /// A revoked token.
+#[derive(Default)]
 struct Revoked {
     /// The time at which the token expires, in seconds since 1970. `None` if the row of the token in the store cannot be
     /// read.
@@ -171,8 +172,9 @@ impl RevocationList {
     }
 
     /// Adds a token to the list. `concerned` are the registered devices that the token concerns. The token expires at
-    /// the time `expires`, in seconds since 1970. Returns the devices whose observations must be notified: none if the
-    /// token is already on the list, or has expired.
+    /// the time `expires`, in seconds since 1970. If the token is already on the list, the devices are added to its
+    /// entry, and the later expiry counts. Returns the devices whose observations must be notified: none if the token
+    /// has expired.
     ///
     /// # Errors
     /// [`ListFull`] if the list has no space.
@@ -183,26 +185,25 @@ impl RevocationList {
         concerned: &[&str],
         now: u64,
     ) -> Result<Vec<String>, ListFull> {
-        if expires <= now || self.revoked.contains_key(&hash) {
+        if expires <= now {
             return Ok(Vec::new());
         }
-        self.has_room()?;
+        if !self.is_revoked(&hash) {
+            self.has_room()?;
+        }
         Ok(self.add(hash, expires, concerned.iter().map(|name| (*name).to_owned())))
     }
 
-    /// Adds a token from the store to the list, and ignores the limits. Returns the devices whose observations must be
-    /// notified: none if the token is already on the list. If the row of the token could not be read before, this function
-    /// adds the expiry and the devices to the entry.
+    /// Adds a token from the store to the list, and ignores the limits. If the token is already on the list, the devices
+    /// are added to its entry, and the later expiry counts. Returns the devices whose observations must be notified: the
+    /// registered devices that this call added.
     pub fn add(&mut self, hash: TokenHash, expires: u64, concerned: impl IntoIterator<Item = String>) -> Vec<String> {
-        let known = self.revoked.get(&hash);
-        if known.is_some_and(|revoked| revoked.expires.is_some()) {
-            return Vec::new();
-        }
-        let is_new = known.is_none();
-        let concerned: BTreeSet<String> = concerned.into_iter().collect();
-        self.revoked.insert(hash.clone(), Revoked { expires: Some(expires), concerned: concerned.clone() });
+        let is_new = !self.is_revoked(&hash);
+        let revoked = self.revoked.entry(hash.clone()).or_default();
+        revoked.expires = revoked.expires.max(Some(expires));
         let added = Update { removed: Vec::new(), added: vec![hash] };
-        let of_devices = concerned.into_iter().map(|name| (name, added.clone())).collect();
+        let newly = concerned.into_iter().filter(|name| revoked.concerned.insert(name.clone()));
+        let of_devices = newly.map(|name| (name, added.clone())).collect();
         if is_new { self.update(of_devices, added) } else { self.update_devices(of_devices) }
     }
 
@@ -211,7 +212,7 @@ impl RevocationList {
     /// token.
     pub(crate) fn add_unreadable(&mut self, hash: TokenHash) {
         if !self.revoked.contains_key(&hash) {
-            self.revoked.insert(hash.clone(), Revoked { expires: None, concerned: BTreeSet::new() });
+            self.revoked.insert(hash.clone(), Revoked::default());
             self.update(BTreeMap::new(), Update { removed: Vec::new(), added: vec![hash] });
         }
     }

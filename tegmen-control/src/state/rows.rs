@@ -160,6 +160,19 @@ pub(super) struct Revocation {
     pub(super) concerned: Vec<String>,
 }
 
+impl Revocation {
+    /// Returns `earlier` with the devices of this revocation, and with the later of both expiries.
+    pub(super) fn merged_into(self, mut earlier: Self) -> Self {
+        for name in self.concerned {
+            if !earlier.concerned.contains(&name) {
+                earlier.concerned.push(name);
+            }
+        }
+        earlier.expires = earlier.expires.max(self.expires);
+        earlier
+    }
+}
+
 /// Maximum number of bytes that [`add_session`] adds.
 pub(super) const LONGEST_SESSION: usize = 512;
 

@@ -239,6 +239,33 @@ fn expired_tokens_leave_the_list_and_make_room() {
     assert!(matches!(&answer, Ok(Answer::Diff { more: Some(true), updates, .. }) if updates.is_empty()), "{answer:?}");
 }
 
+/// Returns the hashes of the revocation list that a device receives.
+fn listed<S: Store>(state: &State<S>, device: &str) -> Vec<TokenHash> {
+    match state.view().revocations(Requester::Device(device), Query::default()) {
+        Ok(Answer::Full { hashes, .. }) => hashes,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_second_revocation_reaches_further_devices_and_lasts_longer() {
+    let scene = Scene::new("twice");
+    let state = scene.open();
+    furnish(&state);
+    let hash = token_hash::<RustCrypto>(b"token");
+    wait(state.revoke(&hash, NOW_SECONDS + 4, &["display", "nobody"])).expect("revoked");
+    assert!(listed(&state, "oven").is_empty());
+    for expires in [NOW_SECONDS + 9, NOW_SECONDS + 2] {
+        wait(state.revoke(&hash, expires, &["oven"])).expect("revoked");
+        assert_eq!((listed(&state, "oven"), listed(&state, "display")), (vec![hash.clone()], vec![hash.clone()]));
+    }
+    drop(state);
+    let state = scene.open();
+    assert_eq!(wait(state.expire(NOW_SECONDS + 8)).expect("not expired"), 0);
+    assert_eq!((listed(&state, "oven"), listed(&state, "display")), (vec![hash.clone()], vec![hash]));
+    assert_eq!(wait(state.expire(NOW_SECONDS + 9)).expect("expired"), 1);
+}
+
 #[test]
 fn after_a_restart_updates_are_kept_for_devices_that_have_not_asked_for_the_list() {
     let scene = Scene::new("unasked");

@@ -442,8 +442,9 @@ impl View {
         self.revoked.page(after, most)
     }
 
-    pub(super) fn has_room_for_revocation(&self) -> Result<(), ListFull> {
-        self.revoked.has_room()
+    /// Checks that the token with this hash is on the revocation list, or that one more token fits into it.
+    pub(super) fn has_room_for_revocation(&self, hash: &[u8]) -> Result<(), ListFull> {
+        if self.is_revoked(hash) { Ok(()) } else { self.revoked.has_room() }
     }
 
     /// Returns true if the revocation list has at least half of its maximum number of tokens.

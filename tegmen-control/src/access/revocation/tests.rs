@@ -78,8 +78,20 @@ fn a_token_whose_row_cannot_be_read_gets_its_devices_when_the_row_can_be_read() 
     };
     assert_eq!(updates.len(), 1, "administrators know the token already");
     list.add_unreadable(hash(1));
-    assert_eq!(list.add(hash(1), 200, ["other".to_owned()]), Vec::<String>::new());
     assert_eq!(list.expired(100, 1), [hash(1)]);
+}
+
+#[test]
+fn a_second_revocation_adds_its_devices_and_never_shortens_the_first() {
+    let mut list = list();
+    assert_eq!(list.revoke(hash(1), 100, &["other"], 0), Ok(vec!["other".to_owned()]));
+    assert_eq!(list.revoke(hash(1), 200, &["rs", "other"], 0), Ok(vec!["rs".to_owned()]));
+    assert_eq!(list.revoke(hash(1), 50, &["rs"], 0), Ok(vec![]), "it knows");
+    assert_eq!(added(diff(&list, 0, None)).0, [hash(1)]);
+    assert_eq!((list.expired(199, 1), list.expired(200, 1)), (vec![], vec![hash(1)]));
+    let mut full = RevocationList::new(Bounds { tokens: 1, ..BOUNDS });
+    full.revoke(hash(1), 100, &[], 0).expect("room");
+    assert_eq!(full.revoke(hash(1), 200, &[], 0), Ok(vec![]), "a token on the list needs no room");
 }
 
 #[test]

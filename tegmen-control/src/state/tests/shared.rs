@@ -254,3 +254,30 @@ fn the_cursor_of_one_server_leads_to_no_gap_at_another() {
         }
     }
 }
+
+#[test]
+fn revocations_of_one_token_by_several_servers_are_merged() {
+    let scene = Scene::new("merged");
+    let database = scene.database();
+    let (here, part) = (open(Part::of(&database)), Part::of(&database));
+    furnish(&here);
+    let there = open(part.clone());
+    let hash = token_hash::<RustCrypto>(b"token");
+    wait(here.revoke(&hash, NOW_SECONDS + 2, &["display"])).expect("revoked");
+    wait(there.feed.shared.reached(here.view().at())).expect("delivered");
+    hold(&part);
+    wait(here.revoke(&hash, NOW_SECONDS + 9, &["oven"])).expect("revoked");
+    // The other server has only the earlier expiry, and must not remove the token.
+    assert_eq!(there.view().expired(NOW_SECONDS + 2, 1), [hash.clone()]);
+    assert_eq!(wait(there.expire(NOW_SECONDS + 2)).expect("not expired"), 0);
+    part.release();
+    wait(there.revoke(&hash, NOW_SECONDS + 5, &["lamp"])).expect("revoked");
+    wait(here.feed.shared.reached(there.view().at())).expect("delivered");
+    for state in [&here, &there] {
+        assert_eq!((listed(state, "oven"), listed(state, "display")), (vec![hash.clone()], vec![hash.clone()]));
+        assert!(state.view().expired(NOW_SECONDS + 8, 1).is_empty());
+    }
+    let row = wait(database.read(rows::revoked(&hash).as_bytes(), None)).expect("read").entry.expect("a row");
+    let Revocation { expires, concerned } = rows::read(&row.value).expect("a revocation");
+    assert_eq!((expires, concerned), (NOW_SECONDS + 9, ["display", "oven", "lamp"].map(str::to_owned).into()));
+}
