@@ -196,7 +196,7 @@ fn revocations_and_keys<S: Store>() -> Vec<Operation<S>> {
             (Method::POST, REVOCATIONS, Scope::Revoke),
             ("revoke", "Revokes the key of a session that the server accepted, or a token by its hash (RFC 9770)."),
             creates(|Body(revoked): Body<Revoked>| revoked.check(), handlers::revoke),
-            &[Code::UnknownSession, Code::RevocationListFull],
+            &[Code::UnknownSession, Code::UnknownDevice, Code::RevocationListFull],
         ),
         operation(
             (Method::GET, KEYS, Scope::KeysWrite),

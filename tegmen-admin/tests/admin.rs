@@ -305,7 +305,7 @@ async fn revocations_are_listed_in_pages() {
     let root = scene.first_key().await;
     let all: Vec<String> = (1..=5).map(|number| format!("01{}", format!("{number}c").repeat(32))).collect();
     for hash in &all {
-        let token = json!({ "hash": hash, "expires": later(), "concerned": ["a"] });
+        let token = json!({ "hash": hash, "expires": later(), "concerned": [] });
         assert_eq!(scene.ask("POST", "/v1/revocations", Some(&root), &[], &token).await.status, 201);
     }
     let (mut hashes, mut path) = (Vec::new(), "/v1/revocations?limit=2".to_owned());
@@ -364,6 +364,21 @@ async fn a_key_is_shown_once_and_only_its_hash_is_stored() {
     assert_eq!(scene.ask("DELETE", &path, Some(&root), &[], &Value::Null).await.status, 204);
     assert_eq!(scene.ask("GET", "/v1/policy", Some(&key), &[], &Value::Null).await.status, 401);
     assert!(scene.audit().contains("was created"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_revoked_only_at_devices_that_exist() {
+    let scene = Scene::new("concerned").await;
+    let root = scene.first_key().await;
+    let device = right_body("POST", "/v1/devices");
+    assert_eq!(scene.ask("POST", "/v1/devices", Some(&root), &[], &device).await.status, 201);
+    let (hash, expires) = (format!("01{}", "5a".repeat(32)), later());
+    let revoke = |concerned: &[&str]| json!({ "hash": hash, "expires": expires, "concerned": concerned });
+    let before = scene.revision().await;
+    let refused = scene.ask("POST", "/v1/revocations", Some(&root), &[], &revoke(&["oven", "ovenn"])).await;
+    assert_eq!((refused.status, refused.code(), scene.revision().await), (404, "unknown-device", before));
+    assert_eq!(scene.ask("POST", "/v1/revocations", Some(&root), &[], &revoke(&["oven"])).await.status, 201);
+    scene.audited(&format!("{hash}, until {expires}, at the devices: oven")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -502,7 +502,7 @@ impl<S: Store> Service<S> {
     /// Revokes a token by its hash, on behalf of the operator `by`: see [`State::revoke`].
     ///
     /// # Errors
-    /// [`ServiceError::State`].
+    /// [`ServiceError::State`], with [`StateError::Unknown`] if there is no device of a name in `concerned`.
     pub async fn revoke_token(
         &self,
         by: &str,
@@ -510,8 +510,17 @@ impl<S: Store> Service<S> {
         expires: u64,
         concerned: &[&str],
     ) -> Result<(), ServiceError> {
+        let unknown = {
+            let view = self.state.view();
+            concerned.iter().find(|name| view.device(name).is_none())
+        };
+        if let Some(name) = unknown {
+            return Err(StateError::Unknown((*name).to_owned()).into());
+        }
         self.state.revoke(hash, expires, concerned).await?;
-        self.audit.note(operator(Kind::Revocation, by, "revoked", format!("the token with the hash {}", to_hex(hash))));
+        let (hash, devices) = (to_hex(hash), concerned.join(", "));
+        let message = format!("the token with the hash {hash}, until {expires}, at the devices: {devices}");
+        self.audit.note(operator(Kind::Revocation, by, "revoked", message));
         Ok(())
     }
 
