@@ -30,6 +30,9 @@ use tegmen_store::{Revision, Store};
 /// device meanwhile.
 const DECISIONS: usize = 3;
 
+/// The operator in the audit log and in the store, if the policy was applied from the configuration of the server.
+const CONFIGURATION: &str = "the configuration";
+
 /// The reason why an operator's change was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
@@ -567,14 +570,36 @@ impl<S: Store> Service<S> {
         Ok(revision)
     }
 
-    /// Applies the policy that the configuration of the server names, unless the policy in force has the same text.
-    /// `text` is the text of the policy, and `file` is the name of its file. Returns true if the policy was applied.
+    /// Applies the policy that the configuration of the server names, unless the policy in force has the same text, or an
+    /// operator applied the policy in force after this text was last applied. In the second case, and if the policy of an
+    /// operator is replaced, emits a warning to the subscriber of the crate `tracing`. `text` is the text of the policy,
+    /// and `file` is the name of its file. Returns true if the policy was applied.
     ///
     /// # Errors
     /// The errors of [`Self::apply_policy`].
     pub async fn configure_policy(&self, file: &str, text: &str) -> Result<bool, ServiceError> {
-        if self.state.view().has_policy(text) {
-            return Ok(false);
+        let is_remembered = self.state.is_configured(text).await?;
+        let (is_in_force, by) = {
+            let view = self.state.view();
+            (view.has_policy(text), view.policy_by().filter(|by| *by != CONFIGURATION).map(str::to_owned))
+        };
+        let name = file.escape_debug();
+        match by.filter(|_| !is_in_force) {
+            Some(by) if is_remembered => {
+                tracing::warn!(
+                    "access control: the policy that {by} applied after {name} stays in force: to put the file in force, \
+                     change it, or apply it with tegmen policy apply"
+                );
+                return Ok(false);
+            }
+            Some(by) => tracing::warn!("access control: {name} replaces the policy that {by} applied"),
+            None => {}
+        }
+        if !is_in_force {
+            self.apply_policy(CONFIGURATION, (file, text), None).await?;
+        }
+        if !is_remembered {
+            self.state.remember_configured(text).await?;
         }
         self.apply_policy("the configuration", (file, text), None).await.map(|_| true)
     }

@@ -47,6 +47,7 @@ use std::time::{Duration, Instant};
 use tegmen_base::hex::to_hex;
 use tegmen_store::store::{Entry, MAX_OPERATIONS, MAX_VALUE, Scan};
 use tegmen_store::{Revision, Store, StoreError, Transaction, Value};
+use tegmen_trust::digest::sha256;
 use view::Loading;
 
 /// Limits of a [`State`].
@@ -414,6 +415,19 @@ impl<S: Store> State<S> {
             transaction = transaction.require(rows::POLICY, over);
         }
         self.commit(transaction).await.map_err(|error| changed(error, "the policy in force"))
+    }
+
+    /// Returns true if [`Self::remember_configured`] was last called with this text.
+    pub(crate) async fn is_configured(&self, text: &str) -> Result<bool, StateError> {
+        let entry = self.store.read(rows::CONFIGURED.as_bytes(), None).await?.entry;
+        Ok(entry.is_some_and(|entry| entry.value.plain() == Some(&sha256(text.as_bytes()))))
+    }
+
+    /// Stores durably that the policy in `text` was applied from the configuration of a server.
+    pub(crate) async fn remember_configured(&self, text: &str) -> Result<(), StateError> {
+        let digest = Value::Plain(sha256(text.as_bytes()).to_vec());
+        self.commit(Transaction::default().put(rows::CONFIGURED, digest)).await?;
+        Ok(())
     }
 
     /// Stores durably that a session identity was accepted. `grounds` are the [rows](View::grounds) on which the

@@ -192,7 +192,7 @@ impl Role {
         })
     }
 
-    /// Applies the policy in a file, unless it is in force already.
+    /// Applies the policy in a file, if the text of the file has changed since it was last applied.
     ///
     /// # Errors
     /// The reason, as a text for the operator. The present policy then stays in force.

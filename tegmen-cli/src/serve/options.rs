@@ -175,8 +175,8 @@ pub(super) struct Access {
     /// FILE.
     #[arg(long, value_name = "FILE")]
     pub(super) sealing_key: Option<PathBuf>,
-    /// Apply this policy at the start, unless it is in force already. Without this option the policy of the database
-    /// stays in force.
+    /// Apply this policy at the start, if the text of the file has changed since it was last applied. Without this option
+    /// the policy of the database stays in force.
     #[arg(long, value_name = "FILE")]
     pub(super) policy: Option<PathBuf>,
     /// Append each decision to this audit log. FILE.head receives signed heads, each with the number and the hash of

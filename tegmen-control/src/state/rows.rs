@@ -5,6 +5,7 @@
 //! access/digest/HEX           the name of the device with this certificate or raw public key
 //! access/policy               the policy in force: its file, who applied it, and its number of parts
 //! access/policy/part/NN       a part of the text of the policy
+//! access/policy/configured    the SHA-256 of the last policy that was applied from the configuration of a server
 //! access/session/IDENTITY     a session identity that was accepted: for whom, until when, with which token
 //! access/session/+HEX         many session identities (CBOR), in a store of one server; HEX is the number of the row
 //! access/revoked/HEX          a revoked token, by its hash: until when, whom it concerns
@@ -31,6 +32,7 @@ pub(super) const DEVICES: &str = "access/device/";
 const DIGESTS: &str = "access/digest/";
 pub(super) const POLICY: &str = "access/policy";
 const PARTS: &str = "access/policy/part/";
+pub(super) const CONFIGURED: &str = "access/policy/configured";
 const SESSIONS: &str = "access/session/";
 /// In the key of a row with many session identities, this character and a number replace the identity. No identity
 /// begins with this character. A version of the program that does not know such rows refuses to start if the store

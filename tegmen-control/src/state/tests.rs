@@ -12,6 +12,7 @@ use crate::access::introspection::Reason;
 use crate::access::policy::OwnedParty;
 use crate::access::protokey::{Mode, NotAccepted};
 use crate::access::revocation::{Requester, token_hash};
+use crate::service::Service;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tegmen_base::crypto::RustCrypto;
@@ -159,6 +160,30 @@ fn a_policy_that_fails_its_own_tests_is_not_applied() {
     wait(state.apply_policy(("empty.toml", ""), "operator", Some(revision), NOW_SECONDS)).expect("applied");
     drop(state);
     assert_eq!(scene.open().view().in_force().policy.rules(), 0);
+}
+
+#[test]
+fn an_unchanged_file_does_not_replace_the_policy_of_an_operator() {
+    let scene = Scene::new("configured");
+    let service = shared::serve(&scene, scene.open());
+    let configure = |service: &Service<Database>, text: &str| {
+        let is_applied = wait(service.configure_policy("policy.toml", text)).expect("configured");
+        (is_applied, service.state().view().in_force().policy.rules())
+    };
+    assert_eq!(configure(&service, POLICY), (true, 1));
+    assert_eq!(configure(&service, POLICY), (false, 1));
+    wait(service.apply_policy("operator", ("empty.toml", ""), None)).expect("applied");
+    assert_eq!(configure(&service, POLICY), (false, 0));
+    drop(service);
+    let service = shared::serve(&scene, scene.open());
+    assert_eq!(configure(&service, POLICY), (false, 0));
+    let changed = format!("{POLICY}# a comment\n");
+    assert_eq!(configure(&service, &changed), (true, 1));
+    // The operator applied the text of the file before the server read it.
+    wait(service.apply_policy("operator", ("policy.toml", POLICY), None)).expect("applied");
+    assert_eq!(configure(&service, POLICY), (false, 1));
+    wait(service.apply_policy("operator", ("empty.toml", ""), None)).expect("applied");
+    assert_eq!(configure(&service, POLICY), (false, 0));
 }
 
 fn ask<S: Store>(state: &State<S>, subscriber: &str, identity: &str) -> Option<Reason> {

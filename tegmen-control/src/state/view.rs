@@ -292,6 +292,11 @@ impl View {
         Some((&head.file, String::from_utf8_lossy(&parts.concat()).into_owned()))
     }
 
+    /// Returns the operator who applied the policy in force; `None` if no policy was applied.
+    pub(crate) fn policy_by(&self) -> Option<&str> {
+        self.head.as_ref().map(|head| head.by.as_str())
+    }
+
     /// Returns true if this text is the text of the policy in force.
     pub fn has_policy(&self, text: &str) -> bool {
         let parts = self.head.iter().flat_map(|head| 0..head.parts).filter_map(|part| self.parts.get(&part));
