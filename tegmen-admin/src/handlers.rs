@@ -9,6 +9,7 @@ use crate::messages::{
 use crate::parts::{Body, Name, Over, Paging, wrong_cursor};
 use crate::problem::{Code, Problem};
 use crate::reply::{Created, Done, Once, Shown, Tagged};
+use crate::users;
 use std::sync::Arc;
 use tegmen_base::hex::to_hex;
 use tegmen_control::access::policy::{self, OwnedParty, Question};
@@ -33,6 +34,7 @@ pub(crate) async fn add_device<S: Store>(
     by: Principal,
     device: NewDevice,
 ) -> Result<Tagged<Created<ShownDevice>>, Problem> {
+    users::check_none(&api.store, device.device().name()).await?;
     let revision = api.service.add(&by.name, &device).await?;
     Ok(Tagged(Created(device.device().into()), revision))
 }
@@ -102,6 +104,7 @@ pub(crate) async fn create_enrolment<S: Store>(
     by: Principal,
     enrolment: Enrolment,
 ) -> Result<Once<Created<ShownEnrolment>>, Problem> {
+    users::check_none(&api.store, enrolment.party.party().name).await?;
     let key = api.service.expect(&by.name, &enrolment).await?;
     let mut shown = ShownEnrolment::from(&enrolment);
     shown.key = Some(key.text().to_string());

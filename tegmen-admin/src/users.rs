@@ -24,6 +24,7 @@ use tegmen_store::{Revision, Store, Transaction, Value};
 use zeroize::Zeroizing;
 
 const USERS: &str = "admin/user/";
+const SUBJECT: &str = "CN=";
 /// The default lifetime of a login certificate in seconds.
 pub(crate) const LIFETIME: u32 = 8 * 3600;
 /// The lifetimes that an operator may set for a login certificate, in seconds: at least a minute, at most 30 days.
@@ -55,7 +56,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 /// Returns the name of the holder of a login certificate, in the form in which the policy uses it.
 pub(crate) fn subject(name: &str) -> String {
-    format!("CN={name}")
+    format!("{SUBJECT}{name}")
 }
 
 fn unknown() -> Problem {
@@ -103,6 +104,9 @@ pub(crate) async fn check_free<S: Store>(api: &Api<S>, name: &str) -> Result<(),
             Ok(_) => return taken("a device"),
             Err(error) => return Err(error.into()),
         }
+        if api.service.state().view().enrolments(None).any(|enrolment| enrolment.party.party().name == device) {
+            return taken("a device that may enrol");
+        }
     }
     if api.delegations.as_ref().is_some_and(|delegations| delegations.show(name).is_ok()) {
         return taken("a delegated device");
@@ -117,12 +121,13 @@ pub(crate) async fn check_free<S: Store>(api: &Api<S>, name: &str) -> Result<(),
     }
 }
 
-/// Refuses a name for a delegated device, if it is the name of a user. Otherwise the certificates of the device and of
-/// the user would have the same subject.
+/// Refuses a name for a device or a delegated device, if it is the name of a user or the [`subject`] of a user.
+/// Otherwise the device and the user would have the same rights, or the same subject in their certificates.
 pub(crate) async fn check_none<S: Store>(store: &S, name: &str) -> Result<(), Problem> {
-    match find(store, name).await? {
+    let user = name.strip_prefix(SUBJECT).unwrap_or(name);
+    match find(store, user).await? {
         None => Ok(()),
-        Some(_) => Err(Problem::new(Code::NameTaken, format!("a user has the name {name}: choose another name"))),
+        Some(_) => Err(Problem::new(Code::NameTaken, format!("a user has the name {user}: choose another name"))),
     }
 }
 

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use tegmen_admin::LoginAuthority as _;
 use tegmen_base::hex::to_hex;
+use tegmen_control::access::policy::OwnedParty;
+use tegmen_control::state::{Credential, NewDevice};
 use tegmen_store::store::Scan;
 use tegmen_store::{Store as _, Transaction};
 use zeroize::Zeroizing;
@@ -160,7 +162,17 @@ async fn no_user_has_the_name_of_a_device_or_of_another_certificate() {
     assert_eq!(world.ask("POST", "/v1/delegation/devices", lamp).await.status, 201);
     let refused = world.ask("POST", "/v1/delegation/devices", json!({ "name": "alice", "config": config })).await;
     assert_eq!((refused.status, refused.code()), (409, "name-taken"), "{refused:?}");
-    for name in ["oven", "hob", "lamp.example", "reader", "alice"] {
+    let expected = |name: &str| json!({ "name": name, "kind": "certificate", "expires": later() });
+    for name in ["CN=panel", "stove"] {
+        assert_eq!(world.ask("POST", "/v1/enrolments", expected(name)).await.status, 201);
+    }
+    for name in ["alice", "CN=bob"] {
+        for (path, body) in [("/v1/devices", device(name)), ("/v1/enrolments", expected(name))] {
+            let refused = world.ask("POST", path, body).await;
+            assert_eq!((refused.status, refused.code()), (409, "name-taken"), "{path} {name}");
+        }
+    }
+    for name in ["oven", "hob", "panel", "stove", "lamp.example", "reader", "alice"] {
         let refused = world.ask("POST", "/v1/users", json!({ "name": name, "password": RIGHT })).await;
         assert_eq!((refused.status, refused.code()), (409, "name-taken"), "{name}");
     }
@@ -168,9 +180,11 @@ async fn no_user_has_the_name_of_a_device_or_of_another_certificate() {
         let refused = world.ask("POST", "/v1/users", json!({ "name": name, "password": RIGHT })).await;
         assert_eq!((refused.status, refused.code()), (422, "invalid-user"), "{name}");
     }
-    // A device of later ends the logins of a user with its name.
+    // If a device gets the name of a user all the same, the user cannot log in any more.
     assert_eq!(world.log_in("alice", RIGHT).await.status, 200);
-    assert_eq!(world.ask("POST", "/v1/devices", device("CN=alice")).await.status, 201);
+    let party = OwnedParty::new("CN=alice", Vec::new()).unwrap();
+    let device = NewDevice::public(party, Credential::Certificate([1; 32])).unwrap();
+    world.scene.service.state().add(&device).await.unwrap();
     let refused = world.log_in("alice", RIGHT).await;
     assert_eq!((refused.status, refused.code()), (409, "name-taken"));
     assert_eq!(world.scene.logins.given.lock().unwrap().len(), 1);
