@@ -2,10 +2,12 @@
 
 use crate::access::ace::Profile;
 use crate::access::ace::cwt::LONG_KEY_LEN;
+use crate::access::enrolment;
 use crate::access::introspection::{Publisher, ResourceServer};
 use crate::access::policy::OwnedParty;
 use crate::access::protokey::{MAX_PUBLISHER, Mode, Protokey, SessionIdentity};
 use crate::access::revocation::list_key;
+use crate::upload::SERVER_IDENTITY;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -107,8 +109,10 @@ impl NewDevice {
     /// Makes a device with a certificate or a raw public key.
     ///
     /// # Errors
-    /// A text that explains how to correct the mistake, if this kind of credential contains a secret.
+    /// A text that explains how to correct the mistake, if this kind of credential contains a secret, or if a new device
+    /// cannot have this name.
     pub fn public(party: OwnedParty, credential: Credential) -> Result<Self, String> {
+        check_name(party.party().name)?;
         if credential.digest().is_none() {
             return Err("a shared key and a protokey need their 16 to 64 bytes, and a key for tokens its 32".to_owned());
         }
@@ -120,8 +124,10 @@ impl NewDevice {
     ///
     /// # Errors
     /// A text that explains how to correct one of these mistakes: the credential contains no secret, the secret has a
-    /// wrong length, or the name of a device with a protokey or a key for tokens cannot be part of a session identity.
+    /// wrong length, a new device cannot have this name, or the name of a device with a protokey or a key for tokens
+    /// cannot be part of a session identity.
     pub fn secret(party: OwnedParty, credential: Credential, secret: &[u8]) -> Result<Self, String> {
+        check_name(party.party().name)?;
         if credential.digest().is_some() {
             return Err("a certificate and a raw public key have no secret: give their SHA-256 alone".to_owned());
         }
@@ -173,6 +179,19 @@ impl NewDevice {
     pub(super) fn value(&self) -> Value {
         value(&self.device, self.secret.as_ref())
     }
+}
+
+/// Checks the name of a new device. The name must not be a PSK identity of another kind: that of a device that enrols,
+/// that of the access control server, or a session identity, which contains a semicolon. If the name is one of these,
+/// returns a text that explains how to correct it.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    if enrolment::name_of(name).is_some() || name == SERVER_IDENTITY || name.contains(';') {
+        return Err(format!(
+            "the name of a device has no ; and does not begin with \"enrol \", and is not \"{SERVER_IDENTITY}\"; this is {}",
+            name.escape_debug()
+        ));
+    }
+    Ok(())
 }
 
 /// A device, with its secret and with the revisions of its row.

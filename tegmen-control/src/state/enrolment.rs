@@ -1,6 +1,6 @@
 //! Devices that may enrol, and their one-time keys. A one-time key registers one device, and expires.
 
-use super::device::{Credential, Device, NewDevice};
+use super::device::{Credential, Device, NewDevice, check_name};
 use super::{State, StateError, rows};
 use crate::access::enrolment::{MAX_NAME, OneTimeKey, Request};
 use crate::access::policy::OwnedParty;
@@ -32,6 +32,7 @@ impl Enrolment {
     /// A text that explains how to correct the name, the tags or the kind.
     pub fn new(name: &str, tags: Vec<String>, kind: &str, expires: u64) -> Result<Self, String> {
         let party = OwnedParty::new(name, tags)?;
+        check_name(name)?;
         if name.len() > MAX_NAME {
             return Err(format!("the name of a device that enrols has at most {MAX_NAME} bytes"));
         }

@@ -150,3 +150,27 @@ fn a_device_that_an_operator_added_and_removed_does_not_come_back_with_an_earlie
     assert_eq!(enrol(&state, &key, &panel(8), NOW_SECONDS), Some("no-one-time-key"));
     assert!(state.view().device("panel").is_none());
 }
+
+#[test]
+fn a_new_device_has_no_name_that_is_another_psk_identity() {
+    for name in ["enrol p9", "enrol ", "access control server", "hob;AAECAwQFBgcI"] {
+        let party = || OwnedParty::new(name, Vec::new()).expect("a party");
+        assert!(Enrolment::new(name, Vec::new(), "public-key", END).is_err(), "{name}");
+        assert!(NewDevice::public(party(), Credential::PublicKey([1; 32])).is_err(), "{name}");
+        assert!(NewDevice::secret(party(), Credential::SharedKey, &[1; 32]).is_err(), "{name}");
+    }
+    for name in ["enrol", "enrolment", "access control servers"] {
+        assert!(Enrolment::new(name, Vec::new(), "shared-key", END).is_ok(), "{name}");
+    }
+}
+
+/// An earlier version accepted such names.
+#[test]
+fn a_device_of_an_earlier_version_keeps_its_name() {
+    let scene = Scene::new("earlier-name");
+    let database = scene.database();
+    let row = format!(r#"{{"kind":"public-key","sha256":"{}","tags":[],"disabled":false}}"#, "05".repeat(32));
+    let transaction = Transaction::default().put(rows::device("enrol p9"), Value::Plain(row.into_bytes()));
+    wait(database.commit(transaction)).expect("committed");
+    assert!(open(database).view().device("enrol p9").is_some());
+}
