@@ -335,7 +335,7 @@ fn describe_reissue(reissue: &Value, preview: bool) -> String {
         (Some("again"), ..) => "not given again".to_owned(),
         (Some("returns"), ..) => "its peer gets another ticket when it returns".to_owned(),
         (Some("no-rights"), ..) => {
-            "the policy no longer allows its scope: revoke it, because a peer with a ticket can return".to_owned()
+            "the policy no longer allows its scope: revoke it, because its peer keeps this scope".to_owned()
         }
         _ => "ends: its peer authenticates itself again, or you open the session again".to_owned(),
     };

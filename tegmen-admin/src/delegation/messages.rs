@@ -442,11 +442,11 @@ impl From<ResetPreview> for ShownPreview {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ReissuedConnection")]
 pub(crate) struct ShownReissue {
-    /// The connection of the previous epoch.
+    /// The connection of the previous epoch, or a connection of the present epoch whose scope the policy no longer allows.
     before: ShownConnection,
     /// The way in which the connection `before` continues. `again`: the server gives a new session to both devices.
     /// `returns`: the peer gets another ticket when it returns to the server. `ends`: the connection does not continue.
-    /// `no-rights`: the connection does not continue, because the policy no longer allows its scope.
+    /// `no-rights`: the policy no longer allows the scope of the connection, so revoke the connection.
     #[schemars(extend("enum" = ["again", "returns", "ends", "no-rights"]))]
     way: &'static str,
     /// The identifier of the new connection that replaces the connection `before`; null if the server made no new

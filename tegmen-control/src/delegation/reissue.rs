@@ -1,4 +1,5 @@
-//! Connections of the previous epoch that are not yet replaced by connections of the present epoch.
+//! Connections of the previous epoch that are not yet replaced by connections of the present epoch, and connections
+//! whose scope the policy no longer allows.
 //!
 //! A peer with a ticket returns to the server and gets another ticket. In a session that the server opened between two
 //! of its devices, neither device can get another ticket in this way, because neither of them authenticates itself at
@@ -15,10 +16,11 @@ use std::sync::Arc;
 use tegmen_base::crypto::Crypto;
 use tegmen_store::Store;
 
-/// A connection of the previous epoch that has not expired, was not revoked, and is not replaced in the present epoch.
+/// A connection that has not expired, was not revoked, and is not replaced by another one. The connection is of the
+/// previous epoch, or the policy no longer allows its scope.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reissue {
-    /// The connection of the previous epoch.
+    /// The connection.
     pub before: DelegatedConnection,
     /// The way in which the connection continues.
     pub way: Way,
@@ -40,8 +42,9 @@ pub enum Way {
     Returns,
     /// The connection does not continue. The peer authenticates itself again, or an operator opens the session again.
     Ends,
-    /// The server does not replace the connection, because the policy no longer allows its scope. A peer with a ticket
-    /// may still return, until the connection is revoked.
+    /// The server does not replace the connection, because the policy no longer allows its scope. If the connection is of
+    /// the previous epoch, a peer with a ticket may still return, until the connection is revoked. A connection of the
+    /// present epoch is in use until it is revoked.
     NoRights,
 }
 
@@ -57,7 +60,7 @@ impl Way {
     }
 }
 
-/// A connection of the previous epoch, with the way in which it continues. If the server opened the session between two
+/// A connection, with the way in which it continues. If the server opened the session between two
 /// of its devices, `counterpart` has the other device, and the connection of this other device in the same session.
 struct Found {
     before: DelegatedConnection,
@@ -66,8 +69,8 @@ struct Found {
 }
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
-    /// Returns the connections of the previous epoch of a device, each with the way in which it continues in the
-    /// present epoch.
+    /// Returns the connections of the previous epoch of a device, each with the way in which it continues in the present
+    /// epoch, and the connections of the present epoch whose scope the policy no longer allows.
     ///
     /// # Errors
     /// The errors of [`Self::connections`].
@@ -107,14 +110,21 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
         Ok(reissued)
     }
 
-    /// Finds the connections of the previous epoch that are not replaced in the present epoch.
+    /// Finds the connections of the previous epoch that are not replaced in the present epoch, and the connections of the
+    /// present epoch whose scope the policy no longer allows.
     async fn to_reissue(&self, device: &Arc<Device>) -> Result<Vec<Found>, DelegationError> {
         self.write_made().await?;
         let connections = self.all_connections(device).await?;
         let (epoch, now) = (device.state().known.present.number, self.now());
         let mut used = BTreeSet::new();
         let mut found = Vec::new();
-        for before in open_now(&connections, now).filter(|connection| connection.id.epoch != epoch) {
+        for before in open_now(&connections, now) {
+            if before.id.epoch == epoch {
+                if !self.stands(device, before) {
+                    found.push(Found { before: before.clone(), way: Way::NoRights, counterpart: None });
+                }
+                continue;
+            }
             let counterpart = self.counterpart(device, before, &used).await?;
             if let Some((peer, connection)) = &counterpart {
                 used.insert((peer.id, connection.id));

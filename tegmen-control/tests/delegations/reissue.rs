@@ -117,6 +117,28 @@ fn other_peers_are_listed_and_get_nothing() {
 }
 
 #[test]
+fn a_peer_that_returned_with_a_scope_that_the_policy_took_is_listed_until_it_is_revoked() {
+    let scene = Scene::new("again-returned");
+    let (mut device, tickets) = {
+        let server = server(&scene, scene.database(), &Seals::default());
+        let device = imprinted(&server);
+        let tickets = ["writer", "reader-1"].map(|peer| ticket(&server, peer).unwrap());
+        settle(&server);
+        (device, tickets)
+    };
+    let changed = server_with(&scene, scene.database(), &Seals::default(), WITHOUT);
+    settle(&changed);
+    next_epoch(&changed, &mut device);
+    let preview = wait(changed.preview_reissue(LAMP)).unwrap();
+    assert_eq!(ways(&preview), [("writer", Way::NoRights, false), ("reader-1", Way::Returns, false)]);
+    tickets.iter().for_each(|ticket| assert!(renew(&changed, ticket).is_some()));
+    let listed = wait(changed.reissue(LAMP, "root")).unwrap();
+    assert_eq!((ways(&listed), listed[0].before.id.epoch), (vec![("writer", Way::NoRights, false)], 2));
+    revoke(&changed, listed[0].before.id);
+    assert!(wait(changed.preview_reissue(LAMP)).unwrap().is_empty());
+}
+
+#[test]
 fn a_session_whose_connection_is_revoked_meanwhile_is_not_given_again() {
     let scene = Scene::new("again-revoked");
     let store = Counting::new(scene.database(), None);
