@@ -126,14 +126,7 @@ impl Printed {
                 continue;
             }
             is_over |= self.watched.is_some() && change["change"] == "group-deleted";
-            let object = || {
-                let mut object = change.clone();
-                if let Some(fields) = object.as_object_mut() {
-                    fields.insert("id".to_owned(), event.id.clone().into());
-                }
-                object
-            };
-            self.out.line(|| text(change), object);
+            self.out.line(|| text(change), || with_id(change, event.id.as_deref()));
             if let Some(left) = &mut self.left {
                 *left = left.saturating_sub(1);
                 if *left == 0 {
@@ -167,6 +160,18 @@ impl Printed {
             None => Ok(()),
         }
     }
+}
+
+/// Returns a change as an object with the ID of its event in `id`. If the change itself has an `id`, which is the ID of a
+/// deleted key, this ID is in `key`, as in the other changes of keys.
+fn with_id(change: &Value, event: Option<&str>) -> Value {
+    let mut object = change.clone();
+    if let Some(fields) = object.as_object_mut()
+        && let Some(own) = fields.insert("id".to_owned(), event.into())
+    {
+        fields.insert("key".to_owned(), json!({ "id": own }));
+    }
+    object
 }
 
 /// Describes a change in one line.
@@ -265,3 +270,6 @@ async fn connection(admin: &Admin, printed: &mut Printed) -> Result<Over, Failur
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
