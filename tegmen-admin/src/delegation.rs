@@ -14,9 +14,13 @@ use messages::{
     WantedSession,
 };
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tegmen_base::hex::to_hex;
 use tegmen_control::delegation::{ConnectionId, Delegations, DeviceConfig};
 use tegmen_store::Store;
+
+/// Maximum time for which the answer to a revocation waits for the confirmation of the device.
+const CONFIRMATION: Duration = Duration::from_secs(2);
 
 /// Returns the part of this server that delegates sessions to devices. Fails if the configuration of this server has no
 /// such part.
@@ -112,7 +116,18 @@ pub(crate) async fn revoke<S: Store>(
     by: Principal,
     (name, id): (String, ConnectionId),
 ) -> Result<Shown<ShownRevoked>, Problem> {
-    Ok(Shown(delegations(&api)?.revoke(&name, id, &by.name).await?.into()))
+    let delegations = delegations(&api)?;
+    let revoked = delegations.revoke(&name, id, &by.name).await?;
+    let end = Instant::now() + CONFIRMATION;
+    // The revocation is durable, so an error here is no reason to refuse the request.
+    let is_confirmed = || {
+        let untold = delegations.to_refuse(&name);
+        !revoked.by_reset && untold.is_ok_and(|untold| !revoked.connections.iter().any(|one| untold.contains(one)))
+    };
+    while !revoked.by_reset && !is_confirmed() && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(Shown(ShownRevoked::new(&revoked, is_confirmed())))
 }
 
 pub(crate) async fn preview<S: Store>(api: Arc<Api<S>>, Name(name): Name) -> Result<Shown<ShownPreview>, Problem> {

@@ -12,6 +12,7 @@ use tegmen::dtls::{CipherSuite, MASTER_LEN, SessionState};
 use tegmen::identity::Principal;
 use tegmen_base::hex::from_hex;
 use tegmen_base::secret::Secret;
+use tegmen_control::delegation::ConnectionId;
 use tegmen_delegation::{DeviceKey, Epoch, LONGEST_TICKET};
 use tegmen_host::delegate::Proved;
 use tegmen_trust::provider::HostCrypto;
@@ -164,13 +165,18 @@ async fn connections_are_listed_in_pages_and_revoked() {
     let expected: Vec<_> = (0..5).map(|n| (json!(format!("1-{n}")), json!(format!("phone-{n}")))).collect();
     assert_eq!(seen, expected);
     let revoked = operator.ask("DELETE", &format!("{path}/1-3"), &[], Value::Null).await;
-    assert_eq!((revoked.status, &revoked.body), (200, &json!({ "connections": ["1-3"], "by_reset": false })));
+    let expected = |confirmed: bool| json!({ "connections": ["1-3"], "by_reset": false, "confirmed": confirmed });
+    assert_eq!((revoked.status, &revoked.body), (200, &expected(false)));
     let shown = operator.ask("GET", &format!("/devices/{LAMP}"), &[], Value::Null).await;
     assert_eq!(
         (&shown.body["refused"], &shown.body["untold"], &shown.body["epoch"]),
         (&json!(1), &json!(1), &json!(1))
     );
     assert!(!shown.text.contains("key"), "{}", shown.text);
+    let id = ConnectionId { epoch: 1, number: 3 };
+    operator.scene.delegations.refused_by_device(LAMP, id).await.unwrap();
+    let again = operator.ask("DELETE", &format!("{path}/1-3"), &[], Value::Null).await;
+    assert_eq!((again.status, &again.body), (200, &expected(true)));
     let preview = operator.ask("GET", &format!("/devices/{LAMP}/reset"), &[], Value::Null).await;
     let expected = json!({ "epoch": 1, "return_by_ticket": 4, "end": 0, "end_unreturned": 0, "revoked": 1 });
     assert_eq!((preview.status, &preview.body), (200, &expected));

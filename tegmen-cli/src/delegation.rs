@@ -350,7 +350,13 @@ fn revoke(named: &Named, connections: &[String], out: Output) -> Result<(), Fail
             Ok(revoked) => {
                 let all = revoked["connections"].as_array().into_iter().flatten().filter_map(Value::as_str);
                 let all = all.collect::<Vec<_>>().join(", ");
-                let by = if revoked["by_reset"] == true { " The next epoch of the device begins." } else { "" };
+                let by = match (revoked["by_reset"] == true, revoked["confirmed"] == false) {
+                    (true, _) => " The next epoch of the device begins.",
+                    (false, true) => {
+                        " The device has not confirmed it yet, and may still accept it: see tegmen delegation show."
+                    }
+                    (false, false) => "",
+                };
                 let mut object = revoked.clone();
                 object["event"] = "revoked".into();
                 object["name"] = named.name.as_str().into();

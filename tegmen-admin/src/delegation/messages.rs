@@ -404,12 +404,15 @@ pub(crate) struct ShownRevoked {
     connections: Vec<String>,
     /// True if the device gets the revocation only with the next epoch.
     by_reset: bool,
+    /// True if the device has confirmed within 2 seconds that it refuses the connections. If false, the device may still
+    /// accept them, until the server has reached the device.
+    confirmed: bool,
 }
 
-impl From<tegmen_control::delegation::Revoked> for ShownRevoked {
-    fn from(revoked: tegmen_control::delegation::Revoked) -> Self {
+impl ShownRevoked {
+    pub(crate) fn new(revoked: &tegmen_control::delegation::Revoked, confirmed: bool) -> Self {
         let connections = revoked.connections.iter().map(ToString::to_string).collect();
-        Self { connections, by_reset: revoked.by_reset }
+        Self { connections, by_reset: revoked.by_reset, confirmed }
     }
 }
 
