@@ -21,7 +21,9 @@ pub enum DelegationError {
     Disabled(String),
     /// The device has no connection with this identifier, or the connection belongs neither to the present epoch nor to
     /// the previous one.
-    #[error("the device {name} has no connection {id} now: list its connections; those of earlier epochs have ended")]
+    #[error(
+        "the device {name} has no connection {id} now: list its connections; those of earlier epochs have ended, and those under an earlier device key end when the device has its present key"
+    )]
     NoConnection {
         /// The name of the device.
         name: String,
