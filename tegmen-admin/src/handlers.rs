@@ -209,8 +209,9 @@ pub(crate) async fn create_key<S: Store>(
 ) -> Result<Once<Created<ShownKey>>, Problem> {
     let audit = api.service.audit();
     audit.is_writable().map_err(ServiceError::from)?;
+    let about = key.to_string();
     let (id, key) = api.keys.create(key, &by).await?;
-    let message = format!("the API key {id} was created");
+    let message = format!("the API key {id} was created: {about}");
     let record = Record { kind: Kind::Key, who: by.name, code: "created", message };
     audit.write(record).await.map_err(ServiceError::from)?;
     Ok(Once(Created(ShownKey { id, key: Some(key.to_string()) }), "key"))

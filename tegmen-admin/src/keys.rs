@@ -14,6 +14,7 @@ use crate::sha256;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
@@ -154,6 +155,13 @@ fn listed(entry: &Entry) -> Option<Listed> {
 pub(crate) fn changed(change: &Changed) -> Option<(String, Option<Listed>)> {
     let id = id(&change.key)?.to_owned();
     Some((id, change.entry.as_ref().and_then(listed)))
+}
+
+impl fmt::Display for NewKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scopes: Vec<&str> = self.scopes.iter().map(|scope| scope.name()).collect();
+        write!(f, "{}, with the scopes {}, until {}", self.name.escape_debug(), scopes.join(" "), self.expires)
+    }
 }
 
 impl NewKey {

@@ -265,6 +265,12 @@ async fn devices_are_listed_in_pages_and_never_with_their_secrets() {
     assert_eq!((late.status, late.code()), (412, "changed-meanwhile"));
     let shown = scene.ask("GET", "/v1/devices/a", Some(&root), &[], &Value::Null).await;
     assert_eq!((&shown.body["tags"], &shown.body["disabled"]), (&json!(["y"]), &json!(true)));
+    scene.audited("the device a was changed: its tags are [y], it is disabled").await;
+    let proof = json!({ "kind": "shared-key", "secret": "b2".repeat(32) });
+    let any = [("if-match", "*")];
+    assert_eq!(scene.ask("PUT", "/v1/devices/a", Some(&root), &any, &proof).await.status, 204);
+    scene.audited("the device a was changed: its credential is replaced by a shared-key, its tags are []").await;
+    assert!(!scene.audit().contains("b2b2"));
     assert_eq!(shown.header("etag"), changed.header("etag"));
 }
 
@@ -363,7 +369,8 @@ async fn a_key_is_shown_once_and_only_its_hash_is_stored() {
     let path = format!("/v1/keys/{}", created.body["id"].as_str().unwrap());
     assert_eq!(scene.ask("DELETE", &path, Some(&root), &[], &Value::Null).await.status, 204);
     assert_eq!(scene.ask("GET", "/v1/policy", Some(&key), &[], &Value::Null).await.status, 401);
-    assert!(scene.audit().contains("was created"));
+    assert!(scene.audit().contains("was created: "), "{}", scene.audit());
+    assert!(scene.audit().contains(", with the scopes policy:read, until "), "{}", scene.audit());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -479,9 +479,9 @@ impl<S: Store> Service<S> {
         if gives {
             self.audit.is_writable()?;
         }
+        let message = format!("the device {name} was changed: {}", effects(&change));
         let revision = self.state.change(name, over, change).await?;
-        let after = if is_disabled { "changed and disabled" } else { "changed" };
-        let record = operator(Kind::Device, by, "changed", format!("the device {name} was {after}"));
+        let record = operator(Kind::Device, by, "changed", message);
         if is_disabled {
             self.audit.note(record);
             self.revoke_sessions_of(by, name).await?;
@@ -601,7 +601,7 @@ impl<S: Store> Service<S> {
         if !is_remembered {
             self.state.remember_configured(text).await?;
         }
-        self.apply_policy("the configuration", (file, text), None).await.map(|_| true)
+        Ok(!is_in_force)
     }
 
     /// Removes expired tokens from the revocation list, and expired one-time keys: see [`State::expire`].
@@ -624,6 +624,23 @@ fn granted(who: String, message: String) -> Record {
 
 fn operator(kind: Kind, by: &str, code: &'static str, message: String) -> Record {
     Record { kind, who: by.to_owned(), code, message }
+}
+
+/// Describes a change of a device, without its secret.
+fn effects(change: &Change) -> String {
+    let Change { proof, tags, disabled } = change;
+    let mut effects = Vec::new();
+    if let Some(proof) = proof {
+        effects.push(format!("its credential is replaced by a {}", proof.device().credential.kind()));
+    }
+    let tags = tags.as_deref().or(proof.as_ref().map(|proof| proof.device().party.party().tags));
+    if let Some(tags) = tags {
+        effects.push(format!("its tags are [{}]", tags.join(", ")));
+    }
+    if let Some(is_disabled) = disabled {
+        effects.push(if *is_disabled { "it is disabled" } else { "it is enabled" }.to_owned());
+    }
+    effects.join(", ")
 }
 
 /// Makes a response without payload.
