@@ -143,7 +143,8 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
 pub(crate) struct Over(pub(crate) Option<Revision>);
 
 impl Part for Over {
-    /// Reads the header `If-Match`. Its value is `*`, or one entity tag: a revision in quotation marks.
+    /// Reads the header `If-Match`. Its value is `*`, or one entity tag (RFC 9110, section 13.1.1). The entity tag of an
+    /// object is its revision in quotation marks. A weak entity tag and any other one match no object.
     fn read(admitted: &Admitted) -> Result<Self, Problem> {
         let missing = "send If-Match with the ETag of the last GET, or * for any";
         let header = admitted.headers.get("if-match").ok_or_else(|| Problem::new(Code::IfMatchMissing, missing))?;
@@ -151,9 +152,12 @@ impl Part for Over {
         if text == "*" {
             return Ok(Self(None));
         }
-        let digits = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-        let revision = digits.and_then(|digits| digits.parse().ok());
-        revision.map(|revision| Self(Some(Revision(revision)))).ok_or_else(|| Problem::malformed(missing))
+        let strong = text.strip_prefix("W/").unwrap_or(text);
+        let opaque = strong.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        let opaque = opaque.filter(|opaque| !opaque.contains('"')).ok_or_else(|| Problem::malformed(missing))?;
+        // No object has this revision.
+        let revision = opaque.parse().ok().filter(|_| strong == text).unwrap_or(u64::MAX);
+        Ok(Self(Some(Revision(revision))))
     }
 
     fn describe(about: &mut Description<'_>) {
@@ -163,7 +167,7 @@ impl Part for Over {
             "header",
             true,
             meaning,
-            &json!({ "type": "string", "pattern": "^(\\*|\"[0-9]+\")$" }),
+            &json!({ "type": "string", "pattern": "^(\\*|(W/)?\"[^\"]*\")$" }),
         );
         about.codes([Code::IfMatchMissing, Code::ChangedMeanwhile]);
     }

@@ -199,7 +199,8 @@ async fn no_bad_request_reaches_the_store() {
     let any = ("if-match", "*");
     let (nobody, mixed) =
         (json!({ "session": "oven;AAECAwQFBgcI" }), json!({ "session": "oven;AAEC", "expires": later() }));
-    let cases: [Case<'_>; 17] = [
+    let weak = format!("W/{}", first.header("etag").unwrap());
+    let cases: [Case<'_>; 20] = [
         ("POST", "/v1/devices", Some(&root), &key, &other, (422, "idempotency-key-reused")),
         ("POST", "/v1/devices", Some(&root), &[("idempotency-key", "")], &other, (400, "malformed")),
         ("POST", "/v1/devices", None, &[], &other, (401, "unauthorized")),
@@ -209,6 +210,9 @@ async fn no_bad_request_reaches_the_store() {
         ("POST", "/v1/devices", Some(&root), &[], &device, (409, "name-taken")),
         ("PATCH", "/v1/devices/oven", Some(&root), &[], &json!({ "disabled": true }), (428, "if-match-missing")),
         ("DELETE", "/v1/devices/oven", Some(&root), &[("if-match", "\"1\"")], &Value::Null, (412, "changed-meanwhile")),
+        ("DELETE", "/v1/devices/oven", Some(&root), &[("if-match", "\"x\"")], &Value::Null, (412, "changed-meanwhile")),
+        ("DELETE", "/v1/devices/oven", Some(&root), &[("if-match", &weak)], &Value::Null, (412, "changed-meanwhile")),
+        ("DELETE", "/v1/devices/oven", Some(&root), &[("if-match", "1")], &Value::Null, (400, "malformed")),
         ("DELETE", "/v1/devices/hob", Some(&root), &[any], &Value::Null, (404, "unknown-device")),
         ("PUT", "/v1/policy", Some(&root), &[any], &large, (413, "too-long")),
         ("PUT", "/v1/policy", Some(&root), &[any], &untagged, (422, "invalid-policy")),
