@@ -27,6 +27,7 @@ use futures_util::StreamExt as _;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
+use tegmen_control::audit::{Kind, Record};
 use tegmen_store::Store;
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -617,6 +618,8 @@ impl<S: Store> Api<S> {
                     let scope = scope.map_or("", Scope::name);
                     let detail =
                         format!("{method} {path} needs the scope {scope}: use a key that has it, or create one");
+                    let message = format!("{method} {path}: refused, because the scope {scope} is missing");
+                    self.note_refusal(by.name, Code::ScopeMissing, message);
                     return Err(Problem::new(Code::ScopeMissing, detail));
                 }
                 (run, by, MAX_BODY)
@@ -650,7 +653,12 @@ impl<S: Store> Api<S> {
         let outcome = self.keys.authenticate(token.trim()).await;
         if outcome.as_ref().is_err_and(|problem| problem.code == Code::Unauthorized) {
             self.failures.add(address, now);
+            self.note_refusal(String::new(), Code::Unauthorized, format!("a wrong API key from {address}"));
         }
         outcome
+    }
+
+    fn note_refusal(&self, who: String, code: Code, message: String) {
+        self.service.audit().note(Record { kind: Kind::Refusal, who, code: code.name(), message });
     }
 }

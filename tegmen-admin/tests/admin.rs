@@ -77,6 +77,7 @@ async fn an_admin_key_cannot_do_more_than_its_scope() {
         let passed = scene.ask(route.method.as_str(), &path, Some(&key), &headers[..1], &body).await;
         assert!(![401, 403].contains(&passed.status), "{} {path}: {passed:?}", route.method);
     }
+    scene.audited("POST /v1/revocations: refused, because the scope revoke is missing").await;
     // A key gives no other key more than it has: neither a scope nor a later end.
     let (_, key) = scene.key(&root, &["keys:write"]).await;
     for (scopes, expires, next) in [
@@ -233,6 +234,7 @@ async fn no_bad_request_reaches_the_store() {
     for _ in 0..9 {
         assert_eq!(scene.ask("GET", "/v1/devices", Some(&wrong_key), &[], &Value::Null).await.status, 401);
     }
+    scene.audited("a wrong API key from 127.0.0.1").await;
     let refused = scene.ask("GET", "/v1/devices", Some(&root), &[], &Value::Null).await;
     assert_eq!((refused.status, refused.code()), (429, "too-many-failures"));
     assert_eq!(scene.revision().await, before);
