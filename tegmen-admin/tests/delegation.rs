@@ -225,6 +225,11 @@ async fn a_configuration_is_replaced_by_one_who_knows_the_present_one() {
     assert_eq!((refused.status, refused.code()), (412, "changed-meanwhile"));
     let disabled = operator.ask("PATCH", &path, &[], json!({ "disabled": true })).await;
     assert_eq!(disabled.status, 204);
+    for _ in 0..2 {
+        assert_eq!(operator.scene.delegations.device(LAMP.as_bytes()), None);
+    }
+    operator.scene.audited("a session in the name of lamp.example, because the device is disabled").await;
+    assert_eq!(operator.scene.audit().matches("because the device is disabled").count(), 1);
     let shown = operator.ask("GET", "/devices", &[], Value::Null).await;
     assert_eq!(
         (&shown.body["devices"][0]["lifetime"], &shown.body["devices"][0]["disabled"]),

@@ -85,7 +85,8 @@ pub(super) struct Standing<'s> {
 
 impl<S: Store, C: Crypto> Delegations<S, C> {
     /// Returns the number of the device of this name, if the device is enabled. Other functions name the device by this
-    /// number. The number is never 0, and is valid only in this process.
+    /// number. The number is never 0, and is valid only in this process. If the device is disabled, the audit log gets a
+    /// line about it, at most once a minute.
     pub fn device(&self, server_name: &[u8]) -> Option<u32> {
         let name = std::str::from_utf8(server_name).ok()?;
         let is_other_case = name.bytes().any(|byte| byte.is_ascii_uppercase());
@@ -93,10 +94,14 @@ impl<S: Store, C: Crypto> Delegations<S, C> {
             true => self.named(&name.to_ascii_lowercase())?,
             false => self.named(name)?,
         };
-        let (is_usable, is_low) = {
-            let state = device.state();
-            (state.is_usable(), state.new.is_low())
+        let (is_usable, is_low, is_noted) = {
+            let mut state = device.state();
+            (state.is_usable(), state.new.is_low(), state.must_note_refusal())
         };
+        if is_noted {
+            let refused = format!("a session in the name of {}, because the device is disabled", device.name);
+            self.audit.note(Record::refused("", NotGiven::Disabled.code(), &refused));
+        }
         if is_low {
             self.wake(&device);
         }

@@ -30,6 +30,8 @@ const MOST_NAMES: usize = 64;
 /// Maximum time between the request to begin the next epoch and the answer of the device. The time includes the time
 /// that the server needs to record the answer.
 const RESPONSE: Duration = Duration::from_secs(5);
+/// Minimum time between two lines of the audit log about one disabled device.
+const NOTES: Duration = Duration::from_secs(60);
 
 /// A report about a device, for the operator of the device. The report contains no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -170,6 +172,8 @@ pub(super) struct InMemory {
     pub(super) is_littered: bool,
     /// The time at which the server last asked the device to begin the pending epoch; `None` if it has not asked.
     asked: Option<Instant>,
+    /// The time of the last line of the audit log about a session that was not opened because the device is disabled.
+    refusal_noted: Option<Instant>,
     returning: VecDeque<Returning>,
     /// The names of the peers of the newest connections whose rows are durable, the oldest first. Each connection is
     /// given by the tag of its epoch and its number. If a peer returns, the row of its next connection needs this name.
@@ -213,6 +217,7 @@ impl InMemory {
             is_stale: false,
             is_littered: false,
             asked: None,
+            refusal_noted: None,
             returning: VecDeque::new(),
             names: VecDeque::new(),
             unwritten: BTreeSet::new(),
@@ -360,6 +365,16 @@ impl InMemory {
     /// Returns true if handshakes may use the device.
     pub(super) const fn is_usable(&self) -> bool {
         !self.known.disabled
+    }
+
+    /// Returns true if the audit log must get a line about a session that is refused because the device is disabled: at most
+    /// once a minute, because unauthenticated peers cause such refusals.
+    pub(super) fn must_note_refusal(&mut self) -> bool {
+        let is_due = self.known.disabled && self.refusal_noted.is_none_or(|at| at.elapsed() >= NOTES);
+        if is_due {
+            self.refusal_noted = Some(Instant::now());
+        }
+        is_due
     }
 
     /// Remembers a peer that returned with a ticket. If [`MOST_RETURNING`] peers are already remembered, forgets the
