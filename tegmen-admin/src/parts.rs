@@ -127,6 +127,11 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
             let (line, column) = (error.line(), error.column());
             let fault =
                 if error.is_data() { "a field is missing, unknown or of another type" } else { "it is not JSON" };
+            let fault = if error.is_data() {
+                members(&error.to_string()).unwrap_or_else(|| fault.to_owned())
+            } else {
+                fault.to_owned()
+            };
             Problem::malformed(format!(
                 "the body cannot be read at line {line}, column {column}: {fault}: see docs/admin.md"
             ))
@@ -137,6 +142,17 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
     fn describe(about: &mut Description<'_>) {
         about.takes::<T>();
     }
+}
+
+/// Returns the members that a body lacks or can have, from the error of a body that is JSON. Returns `None` if the error
+/// names no members. The result contains only names of members that the server knows, and no text of the body.
+fn members(error: &str) -> Option<String> {
+    let (error, _) = error.rsplit_once(" at line ").unwrap_or((error, ""));
+    if error.starts_with("missing field ") {
+        return Some(error.to_owned());
+    }
+    let (_, expected) = error.rsplit_once(", expected ").filter(|_| error.starts_with("unknown field "))?;
+    Some(format!("a field is unknown, expected {expected}"))
 }
 
 /// The revision of the object that the sender intends to change; `None` if the sender accepts any revision.

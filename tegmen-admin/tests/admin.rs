@@ -241,6 +241,33 @@ async fn no_bad_request_reaches_the_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_cannot_be_read_is_answered_with_the_members_that_it_needs() {
+    let scene = Scene::new("members").await;
+    let root = scene.first_key().await;
+    for (method, path, body, expected) in [
+        (
+            "PATCH",
+            "/v1/devices/oven",
+            json!({ "tag": ["s3cret"] }),
+            "a field is unknown, expected `tags` or `disabled`",
+        ),
+        ("PATCH", "/v1/devices/oven", json!({ "s3cret, expected x": 1 }), "a field is unknown, expected `tags`"),
+        ("POST", "/v1/devices", json!({ "name": "s3cret" }), "missing field `kind`"),
+        (
+            "POST",
+            "/v1/devices",
+            json!({ "name": 5, "kind": "s3cret" }),
+            "a field is missing, unknown or of another type",
+        ),
+    ] {
+        let refused = scene.ask(method, path, Some(&root), &[("if-match", "*")], &body).await;
+        assert_eq!((refused.status, refused.code()), (400, "malformed"));
+        assert!(refused.body["detail"].as_str().unwrap().contains(expected), "{refused:?}");
+        assert!(!refused.text.contains("s3cret"), "{refused:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn devices_are_listed_in_pages_and_never_with_their_secrets() {
     let scene = Scene::new("devices").await;
     let root = scene.first_key().await;
