@@ -118,13 +118,13 @@ pub(crate) async fn revoke<S: Store>(
 ) -> Result<Shown<ShownRevoked>, Problem> {
     let delegations = delegations(&api)?;
     let revoked = delegations.revoke(&name, id, &by.name).await?;
-    let end = Instant::now() + CONFIRMATION;
+    let since = Instant::now();
     // The revocation is durable, so an error here is no reason to refuse the request.
     let is_confirmed = || {
         let untold = delegations.to_refuse(&name);
         !revoked.by_reset && untold.is_ok_and(|untold| !revoked.connections.iter().any(|one| untold.contains(one)))
     };
-    while !revoked.by_reset && !is_confirmed() && Instant::now() < end {
+    while !revoked.by_reset && !is_confirmed() && since.elapsed() < CONFIRMATION {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Ok(Shown(ShownRevoked::new(&revoked, is_confirmed())))
