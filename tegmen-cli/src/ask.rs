@@ -139,14 +139,27 @@ impl RequestArgs {
         Uri::parse(&self.uri).map_err(Failure::usage)
     }
 
-    /// Returns the URI of the server that receives the request. This is the proxy, if there is one.
+    /// Returns the URI of the server that receives the request. This is the proxy, if there is one. Returns an error if
+    /// the keys on the command line do not protect a request to this server.
     pub(crate) fn server(&self) -> Result<Uri, Failure> {
-        let Some(proxy) = &self.proxy else { return self.uri() };
-        let uri = Uri::parse(proxy).map_err(Failure::usage)?;
-        match uri.path.is_empty() && uri.query.is_empty() {
-            true => Ok(uri),
-            false => Err(Failure::usage(format!("{proxy}: name the proxy alone, as coap://host[:port]"))),
-        }
+        let server = match &self.proxy {
+            None => self.uri()?,
+            Some(proxy) => {
+                let uri = Uri::parse(proxy).map_err(Failure::usage)?;
+                if !uri.path.is_empty() || !uri.query.is_empty() {
+                    return Err(Failure::usage(format!("{proxy}: name the proxy alone, as coap://host[:port]")));
+                }
+                if self.connect.agrees() {
+                    return Err(Failure::usage(
+                        "--edhoc does not work through a proxy, because the client would agree on a context with the proxy: \
+                         leave out --proxy, or use --oscore with a context of the server",
+                    ));
+                }
+                uri
+            }
+        };
+        self.connect.check(&server)?;
+        Ok(server)
     }
 
     /// Returns the options of the request. These are the options of the command line and, if there is a proxy, the
@@ -284,6 +297,7 @@ impl RequestArgs {
     fn ask_group(&self, out: Output, uri: &Uri, request: &Request<'_>) -> Result<ExitCode, Failure> {
         let (group, wait) = self.group(uri)?;
         if let Some(context) = self.connect.context(uri)? {
+        self.connect.check_group()?;
             return self.ask_oscore_group(out, (&context, &group), uri, request);
         }
         let show = |from: SocketAddr, reply: Response| show_member(out, None, from, &reply);

@@ -5,6 +5,7 @@ use crate::map::{self, Credential};
 use crate::output::Failure;
 use crate::public_keys::{Servers, suites};
 use clap::Args;
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -138,7 +139,55 @@ fn block_size(text: &str) -> Result<usize, String> {
     size.ok_or_else(|| "16, 32, 64, 128, 256, 512 or 1024".to_owned())
 }
 
+/// Returns true if the command line gives this value of an option. The environment variable of the option may also give
+/// a value, for all commands.
+pub(crate) fn is_on_command_line(value: Option<impl AsRef<OsStr>>, variable: &str) -> bool {
+    value.is_some_and(|value| std::env::var_os(variable).is_none_or(|other| other != value.as_ref()))
+}
+
 impl Connect {
+    /// Checks the keys on the command line against the URI of the server that receives the request. Returns an error if
+    /// the request would be sent in clear although the command line gives keys.
+    pub(crate) fn check(&self, server: &Uri) -> Result<(), Failure> {
+        let is_in_clear =
+            server.scheme == Scheme::Coap && self.oscore.is_none() && self.credentials_map.is_none() && !self.agrees();
+        let has_keys = is_on_command_line(self.identity.as_ref(), "TEGMEN_IDENTITY")
+            || is_on_command_line(self.key.as_ref(), "TEGMEN_KEY")
+            || self.key_text.is_some()
+            || is_on_command_line(self.credentials.as_ref(), "TEGMEN_CREDENTIALS")
+            || self.servers.is_on_command_line();
+        match is_in_clear && has_keys {
+            false => Ok(()),
+            true => Err(Failure::usage(format!(
+                "{server}: keys and certificates protect only coaps, so this request would be sent in clear: write coaps:// in place \
+                 of coap://, or leave out the options of keys and certificates"
+            ))),
+        }
+    }
+
+    /// Checks the options for a request to all members of a group. Returns an error if an option protects only a request
+    /// to one server.
+    pub(crate) fn check_group(&self) -> Result<(), Failure> {
+        if let Some(name) = &self.member {
+            return Err(Failure::usage(format!(
+                "--member: all members of the group can read a request to its multicast address: write the address of {name} in the \
+                 URI, or leave out --member"
+            )));
+        }
+        match self.agrees() {
+            false => Ok(()),
+            true => Err(Failure::usage(
+                "--edhoc: EDHOC is between two endpoints, so this request would be sent to the group in clear: ask each server by its \
+                 own address, or use --oscore with the context of a group",
+            )),
+        }
+    }
+
+    /// Returns true if the requests agree on an OSCORE context by EDHOC.
+    pub(crate) const fn agrees(&self) -> bool {
+        self.agreeing.file().is_some()
+    }
+
     pub(crate) fn key(&self) -> Result<Option<ClientKey>, Failure> {
         let key = match (&self.key, &self.key_text) {
             (Some(hex), _) => Some(from_hex(hex).filter(|key| !key.is_empty()).ok_or_else(|| {

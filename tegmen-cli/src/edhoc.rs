@@ -88,7 +88,7 @@ pub(crate) struct Agreeing {
           conflicts_with_all = ["oscore", "credentials_map"])]
     edhoc: Option<PathBuf>,
     /// Credential of a server to trust: hexadecimal digits, or a file with them; may be repeated.
-    #[arg(long, value_name = "CREDENTIAL", env = "TEGMEN_EDHOC_SERVER")]
+    #[arg(long, value_name = "CREDENTIAL", env = "TEGMEN_EDHOC_SERVER", requires = "edhoc")]
     edhoc_server: Vec<String>,
     /// Send message_3 in a separate request, for servers that do not accept it in the first protected request (RFC
     /// 9668).
@@ -98,6 +98,11 @@ pub(crate) struct Agreeing {
 
 impl Agreeing {
     /// Returns the keys for EDHOC; `None` if the option --edhoc is not given.
+    /// Returns the file of the key for EDHOC; `None` if the requests do not agree on an OSCORE context by EDHOC.
+    pub(crate) const fn file(&self) -> Option<&PathBuf> {
+        self.edhoc.as_ref()
+    }
+
     pub(crate) fn keys(&self) -> Result<Option<Arc<EdhocKeys>>, Failure> {
         let Some(file) = &self.edhoc else { return Ok(None) };
         let identity = read_key(file).map_err(Failure::usage)?;

@@ -1,5 +1,6 @@
 //! The options for public keys, such as `--cert` and `--ca`. The request commands and `serve` have these options.
 
+use crate::connect::is_on_command_line;
 use crate::output::Failure;
 use clap::Args;
 use rustls_pki_types::CertificateDer;
@@ -77,6 +78,12 @@ pub(crate) struct Clients {
 }
 
 impl Servers {
+    /// Returns true if the command line names a server to trust, or a private key of this client.
+    pub(crate) fn is_on_command_line(&self) -> bool {
+        let has_key = is_on_command_line(self.own.cert_key.as_ref(), "TEGMEN_CERT_KEY");
+        has_key || !self.ca.is_empty() || !self.server_key.is_empty()
+    }
+
     /// Returns the public keys that the options name; `None` if the options name no public keys.
     pub(crate) fn keys(&self, suites: Option<Suites>) -> Result<Option<PublicKeys>, Failure> {
         if self.ca.is_empty() && self.server_key.is_empty() {

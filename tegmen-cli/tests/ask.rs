@@ -125,6 +125,48 @@ fn a_call_that_cannot_begin_ends_with_2_and_says_what_to_do() {
 }
 
 #[test]
+fn a_request_with_keys_that_do_not_protect_it_is_not_sent() {
+    let scene = Scene::new("ask-in-clear");
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let server = socket.local_addr().unwrap();
+    let (uri, proxy) = (format!("coap://{server}/v"), format!("coap://{server}"));
+    let (target, group) = ("coaps://192.0.2.1/v", "coap://239.255.80.2%127.0.0.1/v");
+    let clear = "would be sent in clear";
+    let calls: &[(&str, &[&str], &str)] = &[
+        (&uri, &["--edhoc-server", "gateway.credential"], "--edhoc <FILE>"),
+        (&uri, &["-u", "alice", "-k", "00ff"], clear),
+        (&uri, &["-u", "alice", "--key-text", "secret"], clear),
+        (&uri, &["--credentials", "px.toml"], clear),
+        (&uri, &["--ca", "ca.pem"], clear),
+        (&uri, &["--server-key", "00"], clear),
+        (target, &["--proxy", &proxy, "-u", "alice", "-k", "00ff"], clear),
+        (group, &["-u", "alice", "-k", "00ff"], clear),
+        (group, &["--edhoc", "meter.edhoc", "--edhoc-server", "gateway.credential"], "EDHOC is between two endpoints"),
+        (
+            target,
+            &["--proxy", &proxy, "--edhoc", "meter.edhoc", "--edhoc-server", "gateway.credential"],
+            "through a proxy",
+        ),
+        (group, &["--oscore", "lights/switch", "--member", "hall"], "all members of the group can read"),
+    ];
+    for (uri, options, part) in calls {
+        let (code, told) = outcome(&scene, &[&["put", uri, "x", "--timeout", "1"], *options].concat());
+        assert!(code == 2 && told.contains(part), "{options:?}: {code} {told}");
+    }
+    assert!(socket.recv(&mut [0; 1500]).is_err(), "nothing is sent");
+    // A proxy with DTLS uses the keys, and keys in the environment are for all commands.
+    let proxied = ["get", &uri, "--proxy", "coaps://127.0.0.1:1", "-u", "alice", "-k", "00ff"];
+    let (code, told) = outcome(&scene, &proxied);
+    assert!(code == 1 && told.contains("nothing listens"), "{code} {told}");
+    let mut asked = Command::new(env!("CARGO_BIN_EXE_tegmen"));
+    asked
+        .args(["get", &answering(0x45, LINKS, b"in clear")])
+        .envs([("TEGMEN_IDENTITY", "alice"), ("TEGMEN_KEY", "00ff")]);
+    assert_eq!(asked.output().unwrap().stdout.trim_ascii_end(), b"in clear");
+}
+
+#[test]
 fn an_empty_payload_is_put_where_it_is_asked_for() {
     let scene = Scene::new("ask-empty");
     let server = Server::start(&scene.0, &["--value", "/v=1", "--plain", "--no-secure", "--shards", "1"], 1);

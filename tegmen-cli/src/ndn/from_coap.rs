@@ -62,6 +62,7 @@ impl FromCoap {
     pub(super) fn run(self, out: Output) -> Result<ExitCode, Failure> {
         let prefix = name_of(&self.prefix)?;
         let uri = Uri::parse(&self.uri).map_err(|error| Failure::usage(format!("{}: {error}", self.uri)))?;
+        self.connect.check(&uri)?;
         let config = self.connect.config(&uri)?;
         let signer = PacketSigner(self.key_pair.as_deref().map(pem::Pair::read).transpose()?);
         runtime()?.block_on(async {
