@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tegmen::coap::{Block, Code, OptionNumber, uint, uint_bytes};
 use tegmen_host::client::{self, Progress, Request, Response, Session};
+use tegmen_host::contexts::MemberFile;
 use tegmen_host::formats;
 use tegmen_host::group::Group;
 use tegmen_host::hex::{from_hex, to_hex};
@@ -268,11 +269,27 @@ impl RequestArgs {
         let wait = Duration::from_secs_f64(self.group_wait);
         let asked = client::ask_oscore_group(context, (group, uri.port), request, wait, show);
         let asked = runtime()?.block_on(asked).map_err(Failure::request)?;
-        if !asked.missing.is_empty() {
-            let names = asked.missing.into_iter().collect::<Vec<_>>().join(", ");
-            eprintln!("no response within {} s: {names}; members do not answer with errors", self.group_wait);
+        if asked.missing.is_empty() {
+            return Ok(ExitCode::SUCCESS);
         }
-        Ok(if asked.responded.is_empty() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+        let names = asked.missing.into_iter().collect::<Vec<_>>().join(", ");
+        let is_managed = MemberFile::read(context).is_ok_and(|file| file.manager.is_some());
+        let update = match is_managed {
+            true => format!(
+                ". If the group has new keys, `tegmen group update --state {}` gets them: run it with the credentials of this member",
+                context.display()
+            ),
+            false => String::new(),
+        };
+        let silent = Failure::new(format!(
+            "no response within {} s: {names}; members do not answer with errors{update}",
+            self.group_wait
+        ));
+        if asked.responded.is_empty() {
+            return Err(silent);
+        }
+        out.failure(&silent);
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Returns the group that a URI names, and the time to wait for responses.
@@ -280,33 +297,30 @@ impl RequestArgs {
         if uri.scheme == Scheme::Coaps {
             return Err(Failure::usage("DTLS has no groups: ask with coap://, or each server by its own address"));
         }
+        self.connect.check_group()?;
         let group: Group = uri.host.parse().map_err(Failure::usage)?;
         Ok((group, Duration::from_secs_f64(self.group_wait)))
     }
 
-    /// Prints that no member answered, and the next step.
-    pub(crate) fn complain_of(&self, group: &Group) {
-        eprintln!(
+    /// Makes the error that no member answered, with the next step.
+    pub(crate) fn silence_of(&self, group: &Group) -> Failure {
+        Failure::new(format!(
             "no member of the group {group} answered within {} s; members do not answer with errors; if the group is on \
              another interface, name that interface, as in {}%eth0",
             self.group_wait, group.ip
-        );
+        ))
     }
 
     /// Sends a request to all members of a multicast group, and prints their responses.
     fn ask_group(&self, out: Output, uri: &Uri, request: &Request<'_>) -> Result<ExitCode, Failure> {
         let (group, wait) = self.group(uri)?;
         if let Some(context) = self.connect.context(uri)? {
-        self.connect.check_group()?;
             return self.ask_oscore_group(out, (&context, &group), uri, request);
         }
         let show = |from: SocketAddr, reply: Response| show_member(out, None, from, &reply);
         let asked = client::ask_group(&group, uri.port, request, wait, show);
         let count = runtime()?.block_on(asked).map_err(Failure::request)?;
-        if count == 0 {
-            self.complain_of(&group);
-        }
-        Ok(if count > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        if count > 0 { Ok(ExitCode::SUCCESS) } else { Err(self.silence_of(&group)) }
     }
 }
 

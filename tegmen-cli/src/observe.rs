@@ -112,10 +112,7 @@ impl Observe {
         });
         match runtime()?.block_on(observed)? {
             true => Ok(ExitCode::SUCCESS),
-            false => {
-                self.request.complain_of(&group);
-                Ok(ExitCode::from(1))
-            }
+            false => Err(self.request.silence_of(&group)),
         }
     }
 }

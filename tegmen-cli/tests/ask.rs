@@ -167,6 +167,21 @@ fn a_request_with_keys_that_do_not_protect_it_is_not_sent() {
 }
 
 #[test]
+fn a_failure_of_a_group_is_json_for_programs() {
+    let scene = Scene::new("ask-group-json");
+    assert!(tegmen(&scene, &["oscore", "new-group", "lights", "switch", "hall"]).status.success());
+    let uri = "coap://239.255.80.3%127.0.0.1:20795/v";
+    let ask = ["--json", "get", uri, "--group-wait", "0.1"];
+    for (options, part) in
+        [(&[][..], "no member of the group"), (&["--oscore", "lights/switch"], "no response within 0.1 s: hall")]
+    {
+        let (code, told) = outcome(&scene, &[&ask, options].concat());
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        assert!(code == 1 && told["error"].as_str().unwrap().contains(part), "{options:?}: {code} {told}");
+    }
+}
+
+#[test]
 fn an_empty_payload_is_put_where_it_is_asked_for() {
     let scene = Scene::new("ask-empty");
     let server = Server::start(&scene.0, &["--value", "/v=1", "--plain", "--no-secure", "--shards", "1"], 1);

@@ -48,8 +48,7 @@ impl Observing {
             answered = shown => if answered? { return Ok(ExitCode::SUCCESS) },
             failed = sender.keep_up(membership, &unanswered) => failed?,
         }
-        sender.complain(membership);
-        Ok(ExitCode::from(1))
+        Err(sender.silence_of(membership))
     }
 }
 

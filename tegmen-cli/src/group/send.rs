@@ -63,8 +63,7 @@ impl Send {
         })?;
         summary(out, "asked", &asked);
         if asked.responded.is_empty() {
-            self.sender.complain(&membership);
-            return Ok(ExitCode::from(1));
+            return Err(self.sender.silence_of(&membership));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -48,7 +48,7 @@ impl SendImage {
         let expected = membership.expected();
         runtime()?.block_on(self.send(out, &membership, &uri, (&mut transfer, &expected)))?;
         if transfer.members().is_empty() {
-            self.sender.complain(&membership);
+            out.failure(&self.sender.silence_of(&membership));
         }
         Ok(summarize(out, &transfer, &expected))
     }

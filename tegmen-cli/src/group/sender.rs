@@ -50,16 +50,16 @@ impl Sender {
         Duration::from_secs_f64(self.group_wait)
     }
 
-    /// Prints that no member answered, and the next step.
-    pub(super) fn complain(&self, membership: &Membership) {
-        eprintln!(
+    /// Makes the error that no member answered, with the next step.
+    pub(super) fn silence_of(&self, membership: &Membership) -> Failure {
+        Failure::new(format!(
             "no member of the group {} answered within {} s in epoch {}; members do not answer with errors. See whether this \
              member has the current epoch (without --no-catch-up, and with the credentials for the controller), and name \
              the interface of the group when you join (--interface)",
             membership.name(),
             self.group_wait,
             membership.epoch()
-        );
+        ))
     }
 
     /// Reads the URI. The URI must name the group of the membership.
