@@ -270,7 +270,15 @@ impl RequestArgs {
         let asked = client::ask_oscore_group(context, (group, uri.port), request, wait, show);
         let asked = runtime()?.block_on(asked).map_err(Failure::request)?;
         if asked.missing.is_empty() {
-            return Ok(ExitCode::SUCCESS);
+            return match asked.responded.is_empty() {
+                false => Ok(ExitCode::SUCCESS),
+                // Only monitors, which send nothing, can have received the request.
+                true => Err(Failure::new(format!(
+                    "{}: no member responds, because this context has no other member of the group: let the others join, and \
+                     get the current keys with `tegmen group update`",
+                    context.display()
+                ))),
+            };
         }
         let names = asked.missing.into_iter().collect::<Vec<_>>().join(", ");
         let is_managed = MemberFile::read(context).is_ok_and(|file| file.manager.is_some());

@@ -182,6 +182,25 @@ fn a_failure_of_a_group_is_json_for_programs() {
 }
 
 #[test]
+fn a_missing_context_or_credential_is_named_as_missing() {
+    let scene = Scene::new("ask-missing");
+    assert!(tegmen(&scene, &["oscore", "new-group", "lights", "switch", "hall"]).status.success());
+    assert!(tegmen(&scene, &["oscore", "new", "client", "server"]).status.success());
+    let (server, group) = ("coap://127.0.0.1:1/v", "coap://239.255.80.4%127.0.0.1/v");
+    let calls: &[(&[&str], &str)] = &[
+        (&[server, "--oscore", "nodir", "--member", "hall"], "nodir/context.toml: No such file"),
+        (&[server, "--oscore", "lights", "--member", "hall"], "lights/context.toml: No such file"),
+        (&[group, "--oscore", "nodir"], "nodir/context.toml: No such file"),
+        (&[server, "--oscore", "client", "--member", "hall"], "does not protect a request to the member hall"),
+        (&[group, "--oscore", "client"], "does not protect a request to the group"),
+    ];
+    for (call, part) in calls {
+        let (code, told) = outcome(&scene, &[&["get"], *call].concat());
+        assert!(code == 2 && told.contains(part), "{call:?}: {code} {told}");
+    }
+}
+
+#[test]
 fn an_empty_payload_is_put_where_it_is_asked_for() {
     let scene = Scene::new("ask-empty");
     let server = Server::start(&scene.0, &["--value", "/v=1", "--plain", "--no-secure", "--shards", "1"], 1);

@@ -69,14 +69,21 @@ fn next_step(refusal: &std::io::Error) -> &'static str {
     }
 }
 
-/// Describes why a request cannot be sent to the group member with this name. `None` means that the request names no
-/// member.
-fn no_member(name: Option<&str>) -> String {
-    match name {
-        Some(name) => format!("the group has no member {name}"),
-        None => "the group has several other members, and a request to one address is for one of them".to_owned(),
+/// Describes why a request cannot be sent to the group member with this name, and the next step. `None` means that the
+/// request names no member. `others` are the names of the other members, separated by commas.
+fn which_member(name: Option<&str>, others: &str) -> String {
+    match (name, others) {
+        (_, "") => NO_OTHER_MEMBER.to_owned(),
+        (Some(name), _) => format!("the group has no member {name}: name one of {others}"),
+        (None, _) => format!(
+            "the group has several other members, and a request to one address is for one of them: name one of {others}"
+        ),
     }
 }
+
+/// The error that a group has only one member, and the next step.
+const NO_OTHER_MEMBER: &str = "this context has no other member of the group: let the others join, and get the current keys with \
+                               `tegmen group update`";
 
 /// The reason why a context cannot be used. The message of most variants also names the step that the user has to do
 /// next.
@@ -171,22 +178,26 @@ pub enum ContextError {
     },
     /// The request names a member of a group, but the directory contains a context between two endpoints, which has no
     /// members.
-    #[error("{dir}: this context is between two endpoints and has no members: leave out the name {member}")]
+    #[error(
+        "{dir}: this context is between two endpoints, and does not protect a request to {member}: use the context of a group, or \
+         leave out --member"
+    )]
     NoGroup {
         /// The directory.
         dir: String,
-        /// The name of the member.
+        /// The member or the group to which the request goes, such as `the member hall`.
         member: String,
     },
     /// The context is of a group, so the request needs the name of the member to which it is sent. The request has no
     /// name, or a name that no member has.
-    #[error("{dir}: {}: name one of {others}", no_member(member.as_deref()))]
+    #[error("{dir}: {}", which_member(member.as_deref(), others))]
     WhichMember {
         /// The directory.
         dir: String,
         /// The member name in the request; `None` if the request has no name. No member in `others` has this name.
         member: Option<String>,
-        /// The names of all members of the group except the member that the directory belongs to, separated by commas.
+        /// The names of all members of the group except the member that the directory belongs to, separated by commas;
+        /// empty if there is no other member.
         others: String,
     },
     /// Two contexts of one server are of the same group.

@@ -159,6 +159,11 @@ impl OscoreClient {
         self.stored.open_notification(pending, datagram).map(|message| Response::new(&message))
     }
 
+    /// True if the context is that of a group.
+    pub(super) const fn is_of_group(&self) -> bool {
+        self.stored.is_of_group()
+    }
+
     /// Returns the maximum number of bytes that protection adds to the next request, including message_3 and the EDHOC
     /// option.
     pub(super) fn overhead(&self) -> usize {

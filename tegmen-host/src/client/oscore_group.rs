@@ -3,6 +3,7 @@
 
 use super::group::Asking;
 use super::request::Part;
+use super::session_context::no_group;
 use super::{ClientError, Request, Response};
 use crate::contexts::{ContextError, MEMBER_OVERHEAD, StoredMember, find_recipient, is_member};
 use crate::group::Group;
@@ -53,8 +54,7 @@ pub async fn ask_oscore_group(
 ) -> Result<AskedByName, ClientError> {
     request.check()?;
     if !is_member(context) {
-        let (dir, member) = (context.display().to_string(), format!("the group {group}"));
-        return Err(ClientError::Context(ContextError::NoGroup { dir, member }));
+        return Err(ClientError::Context(no_group(context, format!("the group {group}"))));
     }
     let oscore = GroupClient::open(context)?;
     let names: Vec<String> = oscore.members.iter().map(|(_, name)| name.clone()).collect();

@@ -3,7 +3,9 @@
 //! pairwise mode.
 
 use super::multicast::PhantomPending;
-use crate::contexts::{ContextError, MEMBER_OVERHEAD, OVERHEAD, StoredContext, StoredMember, Untaken, find_recipient};
+use crate::contexts::{
+    ContextError, ContextFile, MEMBER_OVERHEAD, OVERHEAD, StoredContext, StoredMember, Untaken, find_recipient,
+};
 use crate::provider::HostCrypto;
 use crate::udp::MAX_DATAGRAM;
 use std::path::Path;
@@ -12,6 +14,13 @@ use tegmen::coap::MessageRef;
 use tegmen::crypto::Crypto;
 use tegmen::oscore::group::{GroupPending, Mode, Replies};
 use tegmen::oscore::{Id, Pending, ProtectError};
+
+/// Returns the error that the directory has no context of a group, or the error of reading its context. `to` is the
+/// member or the group to which the request goes.
+pub(super) fn no_group(dir: &Path, to: String) -> ContextError {
+    let read = ContextFile::read(dir);
+    read.err().unwrap_or_else(|| ContextError::NoGroup { dir: dir.display().to_string(), member: to })
+}
 
 /// The OSCORE context of a session.
 pub(super) enum SessionContext {
@@ -41,9 +50,7 @@ impl SessionContext {
     pub(super) fn open(dir: &Path, member: Option<&str>) -> Result<Self, ContextError> {
         if !crate::contexts::is_member(dir) {
             return match member {
-                Some(member) => {
-                    Err(ContextError::NoGroup { dir: dir.display().to_string(), member: member.to_owned() })
-                }
+                Some(member) => Err(no_group(dir, format!("the member {member}"))),
                 None => Ok(Self::Pair(Box::new(StoredContext::open(dir)?))),
             };
         }
@@ -61,6 +68,11 @@ impl SessionContext {
         let failed = |source| ContextError::File { file: dir.display().to_string(), source };
         let crypto = HostCrypto::from_os().map_err(failed)?;
         Ok(Self::Member(Box::new(AskedMember { stored, crypto, to })))
+    }
+
+    /// True if the context is that of a group.
+    pub(super) const fn is_of_group(&self) -> bool {
+        matches!(self, Self::Member(_))
     }
 
     /// Returns the maximum number of bytes that the context adds to a request.

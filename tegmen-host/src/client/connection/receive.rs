@@ -74,11 +74,12 @@ impl Connection<'_> {
     /// Returns the error for a response that the client does not accept, because of the OSCORE protection of the
     /// request or of the response.
     fn refused(&mut self, reason: UnprotectError, code: Code) -> ClientError {
+        let is_in_group = self.oscore().is_some_and(|oscore| oscore.is_of_group());
         match self.oscore().map(OscoreClient::take_problem) {
             Some(Some(problem)) => ClientError::Context(problem),
             Some(None) => match self.oscore().and_then(OscoreClient::take_peer_error) {
                 Some(detail) => ClientError::Edhoc { remote: self.entry.remote, detail },
-                None => refused(self.entry.remote, reason, code),
+                None => refused(self.entry.remote, reason, (code, is_in_group)),
             },
             None => {
                 let detail = "a response with OSCORE to a request without it";
@@ -88,12 +89,21 @@ impl Connection<'_> {
     }
 }
 
-/// Returns the error for a response that cannot be opened.
-fn refused(remote: SocketAddr, reason: UnprotectError, code: Code) -> ClientError {
+/// Returns the error for a response with this code that cannot be opened. `is_in_group` is true if the request was
+/// protected with the context of a group.
+fn refused(remote: SocketAddr, reason: UnprotectError, (code, is_in_group): (Code, bool)) -> ClientError {
     if reason != UnprotectError::Unprotected {
         return ClientError::NotProtected { remote, detail: "a response that is not authentic" };
     }
     let detail = match code {
+        Code::UNAUTHORIZED if is_in_group => {
+            "4.01: it does not know these keys of the group: get the current keys with `tegmen group update`, or compare group_id of \
+             both members if the group has no Group Manager; otherwise it takes the request for a replay"
+        }
+        Code::BAD_REQUEST if is_in_group => {
+            "4.00: it cannot decrypt the request: is this the address of the member that --member names, and do both members have \
+             the same keys (`tegmen group update`)?"
+        }
         Code::UNAUTHORIZED => {
             "4.01: it does not know the context (compare sender_id, recipient_id and id_context of both sides), or takes \
              the request for a replay"
