@@ -8,13 +8,14 @@ use crate::random;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tegmen::coap::Code;
 use tegmen::oscore::{Aead, discovery_address};
 use tegmen_host::client::{Request, discover};
 use tegmen_host::contexts::{self, ContextFile, Format};
+use tegmen_host::credentials::is_rule;
 use tegmen_host::hex::{from_hex, to_hex};
 use tegmen_host::provider::HostCrypto;
 use tegmen_host::state;
@@ -149,7 +150,7 @@ impl Find {
         let request = Request::new(Code::GET, &self.path);
         let wait = Duration::from_secs_f64(self.wait);
         let found = runtime()?.block_on(discover(&self.dir, &group, self.port, &request, wait));
-        let found = found.map_err(Failure::new)?.ok_or_else(|| {
+        let found = found.map_err(Failure::request)?.ok_or_else(|| {
             Failure::new(format!(
                 "no server responds at {group}: it needs `tegmen serve --oscore DIR --oscore-discovery INTERFACE`, on this link"
             ))
@@ -234,7 +235,7 @@ impl Oscore {
             Command::Show { dir } => show(&dir, out)?,
             Command::Find(find) => find.run(out)?,
             Command::Import { from, source, dir } => {
-                Format::from(from).import(&source, &dir).map_err(Failure::new)?;
+                Format::from(from).import(&source, &dir).map_err(Failure::usage)?;
                 let name = dir.display().to_string();
                 out.line(
                     || format!("{name} is ready; do not use {} any more", source.display()),
@@ -248,11 +249,11 @@ impl Oscore {
                     Target::Libcoap => (Format::Libcoap.export_other_end(&dir, &target, recover), "the other end"),
                     Target::Wireshark => (contexts::export_to_wireshark(&dir, &target), "captures"),
                 };
-                exported.map_err(Failure::new)?;
+                exported.map_err(Failure::usage)?;
                 out.line(|| format!("{name} is for {purpose} of {}", dir.display()), || json!({ "file": name }));
             }
             Command::Recover { dir } if dir.is_file() => {
-                state::recover(&dir).map_err(Failure::new)?;
+                state::recover(&dir).map_err(Failure::usage)?;
                 let name = dir.display().to_string();
                 out.line(
                     || {
@@ -265,7 +266,7 @@ impl Oscore {
                 );
             }
             Command::Recover { dir } => {
-                let next = contexts::recover(&dir).map_err(Failure::new)?;
+                let next = contexts::recover(&dir).map_err(Failure::usage)?;
                 let name = dir.display().to_string();
                 out.line(
                     || format!("{name} continues at number {next}; use no copy of it"),
@@ -279,6 +280,15 @@ impl Oscore {
 
 impl New {
     fn run(self, out: Output) -> Result<(), Failure> {
+        if is_same(&self.dir, &self.other) {
+            let dir = self.dir.display();
+            return Err(Failure::usage(format!(
+                "{dir}: the two endpoints need two directories: give each another path"
+            )));
+        }
+        if let Some(wrong) = self.allow.iter().find(|rule| !is_rule(rule)) {
+            return Err(Failure::usage(format!("--allow {wrong}: write it as 'GET /*'")));
+        }
         let drawn = |len: usize| {
             let mut bytes = vec![0; len];
             random::fill(&mut bytes)?;
@@ -289,7 +299,7 @@ impl New {
             Some(Bytes(id)) => id,
             None => drawn(1)?,
         };
-        // Whether it is a time is found out when it is read.
+        // Nothing is written if it is not a time.
         let expires = self.expires.map(|text| (0, text));
         let ours = ContextFile {
             sender_id,
@@ -304,9 +314,8 @@ impl New {
             rederivation: self.rederivation,
         };
         let theirs = ContextFile { allow: (!self.allow.is_empty()).then_some(self.allow), ..ours.mirrored() };
-        for (dir, context) in [(&self.dir, &ours), (&self.other, &theirs)] {
-            contexts::create(dir, context).map_err(Failure::new)?;
-        }
+        contexts::create_both([(self.dir.as_path(), &ours), (self.other.as_path(), &theirs)])
+            .map_err(Failure::usage)?;
         let (dir, other) = (self.dir.display().to_string(), self.other.display().to_string());
         out.line(
             || {
@@ -323,12 +332,18 @@ impl New {
     }
 }
 
+/// Returns true if two paths have the same components. `./a` and `a/` are the same path.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let parts = |path: &Path| path.components().filter(|part| *part != Component::CurDir).collect::<PathBuf>();
+    parts(one) == parts(other)
+}
+
 fn show(dir: &Path, out: Output) -> Result<(), Failure> {
-    let file = ContextFile::read(dir).map_err(Failure::new)?;
+    let file = ContextFile::read(dir).map_err(Failure::usage)?;
     let (numbers, used) = match contexts::used(dir) {
         Ok(used) => (used.text(), Some(used)),
         Err(why) if file.rederivation => (format!("new keys are derived before the next message: {why}"), None),
-        Err(why) => return Err(Failure::new(why)),
+        Err(why) => return Err(Failure::usage(why)),
     };
     let text = |bytes: &[u8]| if bytes.is_empty() { "empty".to_owned() } else { to_hex(bytes) };
     let id_context = file.id_context.as_deref();

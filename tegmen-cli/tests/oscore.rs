@@ -68,6 +68,35 @@ fn what_cannot_be_written_is_not_told_to_make_a_context() {
 }
 
 #[test]
+fn a_context_that_cannot_be_made_leaves_nothing_behind() {
+    let scene = Scene::new("nothing");
+    let calls: &[(&[&str], &str)] = &[
+        (&["new", "zz", "./zz/"], "two directories"),
+        (&["new", "zz", "yy", "--allow", "GT /*"], "--allow GT /*"),
+        (&["new", "zz", "yy", "--expires", "tomorrow"], "expires"),
+        (&["new", "zz", "yy", "--sender-id", "00", "--recipient-id", "00"], "recipient_id"),
+        (&["new", "zz", "taken/server"], "is there already"),
+        (&["new-group", "zz", "a", "a"], "two members have the name a"),
+        (&["new-group", "zz", "a", "../b"], "no name of a member"),
+        (&["new-group", "zz", "a", "b", "--allow", "c=GET /*"], "c has rights"),
+        (&["new-group", "lights", "c", "d"], "already has a group"),
+        (&["show", "zz"], "No such file"),
+        (&["recover", "zz"], "No such file"),
+        (&["export", "--to", "libcoap", "zz", "yy"], "No such file"),
+    ];
+    assert!(scene.tegmen(&["oscore", "new", "taken/client", "taken/server"]).status.success());
+    assert!(scene.tegmen(&["oscore", "new-group", "lights", "a", "b"]).status.success());
+    for (call, part) in calls {
+        let refused = scene.tegmen(&[&["oscore"], *call].concat());
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains(part), "{call:?}: {refused:?}");
+        for name in ["zz", "yy", "lights/c"] {
+            assert!(!scene.path(name).exists(), "{call:?}: {name}");
+        }
+    }
+}
+
+#[test]
 fn an_option_without_its_value_leaves_the_uri_alone() {
     let scene = Scene::new("option");
     let asked = scene.tegmen(&["get", "--connection-id", "-u", "me", "--key-text", "key", "coaps://127.0.0.1:1/temp"]);

@@ -26,7 +26,7 @@ mod windows;
 
 pub use agreed::AgreedContexts;
 pub(crate) use directory::{Received, Untaken};
-pub use directory::{StoredContext, create};
+pub use directory::{StoredContext, create, create_both};
 pub use file::{ContextFile, aead_name as algorithm};
 pub use foreign::{Format, export_to_wireshark};
 pub use keeper::Used;

@@ -58,7 +58,7 @@ impl NewGroup {
             allow.entry(name).or_default().push(rule);
         }
         let made = contexts::create_group(&self.dir, &self.names, self.curve.into(), &allow, self.expires.as_deref());
-        made.map_err(Failure::new)?;
+        made.map_err(Failure::usage)?;
         let dirs: Vec<_> = self.names.iter().map(|name| self.dir.join(name)).collect();
         let files =
             dirs.iter().map(|dir| MemberFile::read(dir)).collect::<Result<Vec<_>, _>>().map_err(Failure::new)?;
@@ -90,8 +90,8 @@ impl NewGroup {
 
 /// Shows the context of a member, without its secrets.
 pub(super) fn show(dir: &Path, out: Output) -> Result<(), Failure> {
-    let file = MemberFile::read(dir).map_err(Failure::new)?;
-    let used = contexts::used(dir).map_err(Failure::new)?;
+    let file = MemberFile::read(dir).map_err(Failure::usage)?;
+    let used = contexts::used(dir).map_err(Failure::usage)?;
     let expires = file.expires.as_ref().map(|(_, at)| at);
     out.line(
         || {

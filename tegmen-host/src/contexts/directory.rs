@@ -7,7 +7,7 @@ pub(crate) use rederivation::{Received, Untaken};
 use super::ContextError;
 use super::file::ContextFile;
 use super::keeper::{self, Keeper};
-use super::source::CONTEXT;
+use super::source::{CONTEXT, Source};
 use crate::provider::HostCrypto;
 use rederivation::Rederivation;
 use std::path::Path;
@@ -29,10 +29,26 @@ pub(super) fn create_used(dir: &Path, context: &ContextFile, next: u64) -> Resul
     create_at(dir, context, &Numbers::from(next, None))
 }
 
+/// Makes two new directories, one for each endpoint of an unused context. The directories must not be the same.
+///
+/// # Errors
+/// [`ContextError`]. If a context is not valid, or if one of the directories already has a context, nothing is written.
+pub fn create_both(contexts: [(&Path, &ContextFile); 2]) -> Result<(), ContextError> {
+    contexts.into_iter().try_for_each(|(dir, context)| check_new(dir, context))?;
+    contexts.into_iter().try_for_each(|(dir, context)| create(dir, context))
+}
+
 fn create_at(dir: &Path, context: &ContextFile, numbers: &Numbers) -> Result<(), ContextError> {
-    keeper::create(dir, &context.to_text(), numbers)?;
-    // Reads the file again, so that an error in it shows now.
-    ContextFile::read(dir).map(|_| ())
+    check_new(dir, context)?;
+    keeper::create(dir, &context.to_text(), numbers)
+}
+
+/// Checks that the file of a new context will be valid, and that the directory has no context.
+fn check_new(dir: &Path, context: &ContextFile) -> Result<(), ContextError> {
+    let path = dir.join(CONTEXT);
+    let file = path.display().to_string();
+    ContextFile::parse(&Source::of(&file, &context.to_text()))?;
+    if path.exists() { Err(ContextError::Exists { file }) } else { Ok(()) }
 }
 
 /// Makes the context from the content of its file. The context continues with the sequence numbers in `numbers`.

@@ -76,7 +76,7 @@ impl ContextFile {
         }
     }
 
-    fn parse(source: &Source) -> Result<Self, ContextError> {
+    pub(super) fn parse(source: &Source) -> Result<Self, ContextError> {
         let wrong = |at: usize, message: String| source.wrong(at, message);
         let parsed: Text = source.parse(
             "a context has sender_id, recipient_id, master_secret and, if wanted, master_salt, id_context, algorithm, \

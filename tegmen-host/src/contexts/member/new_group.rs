@@ -1,6 +1,6 @@
 //! A new group: makes the directories of all its members.
 
-use super::file::{MemberFile, curve_name, path_in};
+use super::file::{MemberFile, curve_name, is_member, path_in};
 use super::keys;
 use crate::contexts::source::{NO_TIME, Source, is_time, utc};
 use crate::contexts::{ContextError, keeper, now};
@@ -26,8 +26,8 @@ const LONGEST_NAME: usize = 64;
 /// expiry time.
 ///
 /// # Errors
-/// [`ContextError`]. If a name or a right is not valid, or if one of the directories already has a context, nothing is
-/// written.
+/// [`ContextError`]. If a name or a right is not valid, if one of the directories already has a context, or if `dir`
+/// already has members of a group, nothing is written.
 pub fn create_group(
     dir: &Path,
     names: &[String],
@@ -48,10 +48,27 @@ pub fn create_group(
             return Err(ContextError::Exists { file: path.display().to_string() });
         }
     }
+    check_no_group(dir)?;
     for (member, text) in group.members.iter().zip(&texts) {
         keeper::create(&dir.join(member.name), text, &Numbers::fresh())?;
     }
     Ok(())
+}
+
+/// Checks that no directory in `dir` has the context of a member. The members of two groups cannot read each other's
+/// messages.
+fn check_no_group(dir: &Path) -> Result<(), ContextError> {
+    // A directory that cannot be read shows its error when the group is written.
+    let Ok(mut entries) = std::fs::read_dir(dir) else { return Ok(()) };
+    match entries.find_map(|entry| Some(entry.ok()?.path()).filter(|path| is_member(path))) {
+        None => Ok(()),
+        Some(other) => Err(ContextError::Group(format!(
+            "{} already has a group, with the member {}: make a new group with all members in another directory, and replace all \
+             directories of the old group",
+            dir.display(),
+            other.display()
+        ))),
+    }
 }
 
 /// Checks the names of the members, which are also names of directories, and their rights.
