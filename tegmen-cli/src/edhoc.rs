@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tegmen_host::edhoc::{Credential, EdhocKeys, Transfer, create_key, parse_credential, read_key};
 use tegmen_host::hex::{from_hex, to_hex};
 use tegmen_host::provider::HostCrypto;
+use zeroize::Zeroizing;
 
 #[derive(Args)]
 pub(crate) struct Edhoc {
@@ -97,12 +98,12 @@ pub(crate) struct Agreeing {
 }
 
 impl Agreeing {
-    /// Returns the keys for EDHOC; `None` if the option --edhoc is not given.
     /// Returns the file of the key for EDHOC; `None` if the requests do not agree on an OSCORE context by EDHOC.
     pub(crate) const fn file(&self) -> Option<&PathBuf> {
         self.edhoc.as_ref()
     }
 
+    /// Returns the keys for EDHOC; `None` if the option --edhoc is not given.
     pub(crate) fn keys(&self) -> Result<Option<Arc<EdhocKeys>>, Failure> {
         let Some(file) = &self.edhoc else { return Ok(None) };
         let identity = read_key(file).map_err(Failure::usage)?;
@@ -118,11 +119,18 @@ fn credential(text: &str) -> Result<Credential, Failure> {
     let found = match path.is_file() {
         false => parse_credential(text),
         true => {
-            let content = std::fs::read_to_string(path);
+            let content = std::fs::read_to_string(path).map(Zeroizing::new);
             let content = content.map_err(|error| Failure::usage(format!("{text}: {error}")))?;
+            if content.lines().any(|line| line.trim().starts_with("private_key")) {
+                eprintln!(
+                    "--edhoc-server {text}: this file has a private key, and only its owner must have it: `tegmen edhoc show {text}` \
+                     prints the credential alone"
+                );
+            }
             let line = content.lines().find_map(|line| line.trim().strip_prefix("credential = "));
             parse_credential(line.unwrap_or(&content).trim().trim_matches('"'))
         }
     };
-    found.map_err(|error| Failure::usage(format!("--edhoc-server {text}: a credential is {error}")))
+    let place = if path.is_file() { "" } else { "there is no such file, and " };
+    found.map_err(|error| Failure::usage(format!("--edhoc-server {text}: {place}a credential is {error}")))
 }

@@ -186,6 +186,7 @@ fn a_missing_context_or_credential_is_named_as_missing() {
     let scene = Scene::new("ask-missing");
     assert!(tegmen(&scene, &["oscore", "new-group", "lights", "switch", "hall"]).status.success());
     assert!(tegmen(&scene, &["oscore", "new", "client", "server"]).status.success());
+    assert!(tegmen(&scene, &["edhoc", "new", "meter.edhoc", "--name", "meter"]).status.success());
     let (server, group) = ("coap://127.0.0.1:1/v", "coap://239.255.80.4%127.0.0.1/v");
     let calls: &[(&[&str], &str)] = &[
         (&[server, "--oscore", "nodir", "--member", "hall"], "nodir/context.toml: No such file"),
@@ -193,11 +194,15 @@ fn a_missing_context_or_credential_is_named_as_missing() {
         (&[group, "--oscore", "nodir"], "nodir/context.toml: No such file"),
         (&[server, "--oscore", "client", "--member", "hall"], "does not protect a request to the member hall"),
         (&[group, "--oscore", "client"], "does not protect a request to the group"),
+        (&[server, "--edhoc", "meter.edhoc", "--edhoc-server", "nofile"], "nofile: there is no such file"),
     ];
     for (call, part) in calls {
         let (code, told) = outcome(&scene, &[&["get"], *call].concat());
         assert!(code == 2 && told.contains(part), "{call:?}: {code} {told}");
     }
+    // A file with a private key is more than the client needs.
+    let (_, told) = outcome(&scene, &["get", server, "--edhoc", "meter.edhoc", "--edhoc-server", "meter.edhoc"]);
+    assert!(told.contains("this file has a private key"), "{told}");
 }
 
 #[test]
