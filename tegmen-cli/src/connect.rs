@@ -240,6 +240,23 @@ impl Connect {
         })
     }
 
+    /// Returns the configuration of a client of the controller of a group. Returns an error if the command line asks for
+    /// OSCORE, which the controller does not accept from members.
+    pub(crate) fn of_member(&self, uri: &str) -> Result<ClientConfig, Failure> {
+        let has_oscore = is_on_command_line(self.oscore.as_ref(), "TEGMEN_OSCORE")
+            || self.credentials_map.is_some()
+            || is_on_command_line(self.agreeing.file(), "TEGMEN_EDHOC");
+        if has_oscore {
+            return Err(Failure::usage(
+                "--oscore, --credentials-map and --edhoc are not supported here, because members ask the controller over DTLS: give \
+                 --credentials, or --ca with --cert and --cert-key",
+            ));
+        }
+        let mut config = self.config(&Uri::parse(uri).map_err(Failure::usage)?)?;
+        (config.oscore, config.edhoc) = (None, None);
+        Ok(config)
+    }
+
     pub(crate) fn config(&self, uri: &Uri) -> Result<ClientConfig, Failure> {
         let mut config = ClientConfig::default();
         config.oscore = self.context(uri)?;

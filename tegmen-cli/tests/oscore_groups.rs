@@ -156,6 +156,8 @@ fn a_gateway_verifies_captured_messages_and_is_no_member() {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.join_multicast_v4(&CAPTURED.parse().unwrap(), &Ipv4Addr::LOCALHOST).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let (code, silent) = run(dir, &format!("put --oscore switch --group-wait 0.1 coap://{CAPTURED}%127.0.0.1/on zero"));
+    assert!(code == Some(1) && silent.contains("has no other member of the group"), "{silent}");
     let messages = [captured(dir, &socket, "one"), captured(dir, &socket, "two")];
     let verify = |messages: &[String], options: &str| {
         std::fs::write(dir.join("messages.txt"), messages.join("\n")).unwrap();
@@ -204,6 +206,11 @@ fn members_join_talk_follow_the_group_manager_and_refuse_an_evicted_member() {
     let join = |name: &str, roles: &str| {
         tegmen(dir, &format!("group join {uri} --group-oscore --state {name} --credentials {name}.toml {roles}"))
     };
+    let (code, refused) =
+        run(dir, &format!("group join coaps://127.0.0.1:{port}/ace-group/lights --state hall --oscore hall"));
+    assert!(code == Some(2) && refused.contains("not supported"), "{refused}");
+    let (code, refused) = run(dir, "group update --state nosuch --credentials hall.toml");
+    assert!(code == Some(2) && refused.contains("tegmen group join --group-oscore"), "{refused}");
     let (is_done, refused) = join("hall", "--send");
     assert!(!is_done && refused.contains("the policy does not allow"), "{refused}");
     let (is_done, refused) = tegmen(dir, &format!("group join {uri} --state hall --credentials hall.toml"));

@@ -15,7 +15,6 @@ use tegmen_host::credentials::is_rule;
 use tegmen_host::group::groupcomm::oscore::Roles;
 use tegmen_host::group::member_file::MemberFile;
 use tegmen_host::group::{MemberSettings, Membership};
-use tegmen_host::uri::Uri;
 use tegmen_store::files::{beside, rename, sync_directory};
 
 #[derive(Args)]
@@ -109,7 +108,7 @@ impl Join {
 
     fn ask(&self, settings: &MemberSettings) -> Result<Membership, Failure> {
         let uri = self.uri.as_deref().unwrap_or_default();
-        let config = self.connect.config(&Uri::parse(uri).map_err(Failure::usage)?)?;
+        let config = self.connect.of_member(uri)?;
         let controller = Controller::of_group(uri, config).map_err(failure)?;
         let joining = Joining { address: self.address, listens: !self.no_listen, sends: self.send };
         runtime()?.block_on(controller.join(&self.state, joining, settings)).map_err(failure)
@@ -155,7 +154,7 @@ impl Leave {
         let uri = membership.settings().controller.ok_or_else(|| {
             Failure::usage(format!("{name}: the membership names no controller: let its operator evict the member"))
         })?;
-        let config = self.connect.config(&Uri::parse(&uri).map_err(Failure::usage)?)?;
+        let config = self.connect.of_member(&uri)?;
         let controller = Controller::of_group(&uri, config).map_err(failure)?;
         match runtime()?.block_on(controller.leave(&membership)) {
             // The controller evicted it before.

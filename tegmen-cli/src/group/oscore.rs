@@ -11,7 +11,6 @@ use std::process::ExitCode;
 use tegmen_host::contexts::{Manager, MemberFile};
 use tegmen_host::controller::{Controller, ControllerError, OscoreJoining};
 use tegmen_host::hex::to_hex;
-use tegmen_host::uri::Uri;
 
 #[derive(Args)]
 #[command(after_help = "Example:\n  tegmen group update --state switch --credentials switch.toml\n\n\
@@ -53,7 +52,7 @@ pub(super) fn join(
     connect: &Connect,
     out: Output,
 ) -> Result<ExitCode, Failure> {
-    let config = connect.config(&Uri::parse(uri).map_err(Failure::usage)?)?;
+    let config = connect.of_member(uri)?;
     let name = config.trust.key.as_ref().map(|key| key.identity.clone());
     let name = name.ok_or_else(|| {
         Failure::usage("--group-oscore: the member has the name of its pre-shared key: give --credentials with a key")
@@ -81,12 +80,19 @@ fn report(event: &str, text: &str, file: &MemberFile, out: Output) {
 
 /// Returns the file of a member, its Group Manager, and the controller to ask.
 fn open(state: &Path, connect: &Connect) -> Result<(MemberFile, Manager, Controller), Failure> {
+    if !state.join("context.toml").exists() {
+        let state = state.display();
+        return Err(Failure::usage(format!(
+            "--state: {state} has no membership in a Group OSCORE group: make it with `tegmen group join --group-oscore --state \
+             {state}`, or correct the path"
+        )));
+    }
     let file = MemberFile::read(state).map_err(|error| Failure::usage(format!("--state: {error}")))?;
     let manager = file
         .manager
         .clone()
         .ok_or_else(|| Failure::usage(format!("--state: {} is of a group without a Group Manager", state.display())))?;
-    let config = connect.config(&Uri::parse(&manager.uri).map_err(Failure::usage)?)?;
+    let config = connect.of_member(&manager.uri)?;
     let controller = Controller::of_group(&manager.uri, config).map_err(failure)?;
     Ok((file, manager, controller))
 }

@@ -99,7 +99,7 @@ impl Sender {
     /// controller.
     fn controller(&self, membership: &Membership) -> Result<Option<Controller>, Failure> {
         let Some(uri) = membership.settings().controller.filter(|_| !self.no_catch_up) else { return Ok(None) };
-        let config = self.connect.config(&Uri::parse(&uri).map_err(Failure::usage)?)?;
+        let config = self.connect.of_member(&uri)?;
         Controller::of_group(&uri, config).map(Some).map_err(failure)
     }
 

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tegmen_host::controller::{Controller, NotVerified, OscoreVerifier, Verified};
 use tegmen_host::hex::{from_hex, to_hex};
-use tegmen_host::uri::Uri;
 
 /// Maximum number of bytes of a line: a datagram of UDP in hexadecimal digits, and the end of the line.
 const LONGEST_LINE: u64 = 2 * 65_536;
@@ -33,7 +32,7 @@ pub(crate) struct Verify {
 
 impl Verify {
     pub(crate) fn run(self, out: Output) -> Result<ExitCode, Failure> {
-        let config = self.connect.config(&Uri::parse(&self.uri).map_err(Failure::usage)?)?;
+        let config = self.connect.of_member(&self.uri)?;
         let controller = Controller::of_group(&self.uri, config).map_err(failure)?;
         let mut messages: Box<dyn BufRead> = match &self.file {
             None => Box::new(BufReader::new(stdin())),
