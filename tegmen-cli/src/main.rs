@@ -62,7 +62,7 @@ use std::process::ExitCode;
         1    an error response, no response, or the work failed after it began\n  \
         2    the command cannot begin as it was called: arguments, a file, a key, a port\n  \
         3    refused by a policy (`policy explain`)\n  \
-        130  ended by Ctrl-C, as shells report it; but `serve`, `agent`, `observe`, `up`: 0"
+        130  ended by Ctrl-C, as shells report it; but 0 of commands that run until they are\n       ended, such as `serve`, `observe` and `group watch`"
 )]
 struct Cli {
     /// Print JSON, one object per line, instead of text.

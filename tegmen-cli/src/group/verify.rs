@@ -66,6 +66,11 @@ impl Verify {
             }
             all_verified &= verify(&mut verifier, (number, digits), out)?;
         }
+        if number == 0 {
+            return Err(Failure::new(
+                "there are no messages to verify: give one message in hexadecimal digits in each line",
+            ));
+        }
         Ok(if all_verified { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
