@@ -67,7 +67,8 @@ pub async fn discover(
     let mut pending = stored.context.protect_request(&mut crypto, &mut frame).map_err(unprotectable)?;
     let (end, mut buffer) = (Instant::now() + wait, [0; MAX_DATAGRAM]);
     for sent in 1..=TRANSMISSIONS {
-        socket.send_to(frame.bytes(), remote).await.map_err(unreachable)?;
+        let asked = socket.send_to(frame.bytes(), remote).await;
+        asked.map_err(|source| ClientError::NoRoute { remote, source })?;
         let until = end - wait.mul_f64(f64::from(TRANSMISSIONS - sent) / f64::from(TRANSMISSIONS));
         while let Ok(received) = timeout_at(until, socket.recv_from(&mut buffer)).await {
             // The error of an earlier datagram.

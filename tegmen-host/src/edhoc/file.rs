@@ -17,7 +17,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 #[derive(Debug, thiserror::Error)]
 pub enum EdhocError {
     /// A file cannot be read or written.
-    #[error("{file}: {source}; correct the path, or the permissions there")]
+    #[error("{file}: {source}; {}", next_step(source))]
     File {
         /// The path of the file.
         file: String,
@@ -51,6 +51,13 @@ pub enum EdhocError {
     /// The system gives no randomness.
     #[error("{0}")]
     System(io::Error),
+}
+
+fn next_step(refusal: &io::Error) -> &'static str {
+    match refusal.kind() {
+        io::ErrorKind::AlreadyExists => "nothing is written over: choose another path, or remove what is there",
+        _ => "correct the path, or the permissions there",
+    }
 }
 
 /// A peer in a file of peers, with its credential. A server has such a file of its clients, and a client has such a
