@@ -478,7 +478,7 @@ async fn a_server_without_a_proxy_says_so() {
 type Causes = Arc<Mutex<Vec<Option<String>>>>;
 
 /// Starts a server for clients in clear, and collects the cause of each response.
-fn serve_with_causes(application: impl Application + Clone + Sync + 'static) -> (Server, Causes) {
+fn serve_with_causes(application: impl Application + Sync + 'static) -> (Server, Causes) {
     let causes = Causes::default();
     let told = causes.clone();
     let builder = Server::builder().listen("coap://127.0.0.1:0").shards(1).allow_plain().on_event(move |event| {

@@ -37,7 +37,9 @@ impl Display for UnprotectError {
         f.write_str(match self {
             Self::Unprotected => "the message is not protected",
             Self::BadOption => "the OSCORE option is not valid, or lacks what a request must have",
-            Self::UnknownContext => "the message names an OSCORE context that is unknown; compare the IDs of both sides",
+            Self::UnknownContext => {
+                "the message names an OSCORE context that is unknown; compare the IDs of both sides"
+            }
             Self::Replayed => "the number of the message was used before, or is too old",
             Self::NotAuthentic => "the message does not authenticate; compare the keys of both sides",
             Self::Malformed => "the message is authentic, but its content is not valid",

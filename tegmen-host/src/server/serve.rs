@@ -331,8 +331,7 @@ impl<A: Application> CoapServer<A> {
             self.resources.cause.set(reply.cause.clone());
             self.resources.path.clear();
             self.resources.path.push_str(&request.path);
-            self.report =
-                Report { received: request.received, sent: reply.payload.len(), block: false, informative };
+            self.report = Report { received: request.received, sent: reply.payload.len(), block: false, informative };
             self.report_request(remote, principal, request.method, reply.code);
         }
         Some((request, reply))
