@@ -3,9 +3,8 @@
 use crate::edhoc::Agreeing;
 use crate::map::{self, Credential};
 use crate::output::Failure;
-use crate::public_keys::{Servers, suites};
+use crate::public_keys::{Servers, is_on_command_line, suites};
 use clap::Args;
-use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -137,12 +136,6 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 fn block_size(text: &str) -> Result<usize, String> {
     let size = text.parse().ok().filter(|size: &usize| size.is_power_of_two() && (16..=1024).contains(size));
     size.ok_or_else(|| "16, 32, 64, 128, 256, 512 or 1024".to_owned())
-}
-
-/// Returns true if the command line gives this value of an option. The environment variable of the option may also give
-/// a value, for all commands.
-pub(crate) fn is_on_command_line(value: Option<impl AsRef<OsStr>>, variable: &str) -> bool {
-    value.is_some_and(|value| std::env::var_os(variable).is_none_or(|other| other != value.as_ref()))
 }
 
 impl Connect {

@@ -1,10 +1,10 @@
 //! The options for public keys, such as `--cert` and `--ca`. The request commands and `serve` have these options.
 
-use crate::connect::is_on_command_line;
 use crate::output::Failure;
 use clap::Args;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -75,6 +75,12 @@ pub(crate) struct Clients {
     /// Also accept clients with neither a certificate nor a raw public key. These clients have no identity.
     #[arg(long)]
     client_may_be_nobody: bool,
+}
+
+/// Returns true if the command line gives this value of an option. The environment variable of the option may also give
+/// a value, for all commands.
+pub(crate) fn is_on_command_line(value: Option<impl AsRef<OsStr>>, variable: &str) -> bool {
+    value.is_some_and(|value| std::env::var_os(variable).is_none_or(|other| other != value.as_ref()))
 }
 
 impl Servers {

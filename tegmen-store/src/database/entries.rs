@@ -163,7 +163,7 @@ pub(super) struct Current {
 
 /// Number of columns of the table of versions.
 const COLUMNS: usize = 6;
-/// Number of versions that one statement writes, if there are so many. SQLite begins and ends each statement, and this
+/// Maximum number of versions that one statement writes. SQLite begins and ends each statement, and this
 /// takes about as long as the insertion of a row.
 const ROWS: usize = 16;
 
