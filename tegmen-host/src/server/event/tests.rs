@@ -123,6 +123,10 @@ fn an_event_of_a_peer_reads_the_same_as_text_and_as_json() {
         "192.0.2.7:40000: the OSCORE context of its request cannot be used: ctx is there already, and nothing is written over: choose another path, or remove what is there",
         json!({ "event": "context", "problem": "ctx is there already, and nothing is written over: choose another path, or remove what is there", "remote": "192.0.2.7:40000" }),
     );
+}
+
+#[test]
+fn a_refusal_of_oscore_or_edhoc_reads_the_same_as_text_and_as_json() {
     check(
         Event::OscoreRefused { remote: six(), reason: UnprotectError::NotAuthentic },
         Severity::Warning,
