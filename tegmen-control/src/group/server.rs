@@ -713,10 +713,7 @@ impl<S: Store> GroupServer<S> {
     fn not_reachable(&self, who: &str, group: &str, why: &str) -> Reply {
         let message = format!("{who} asks for the group {group}: its control_uri is refused: {why}");
         (self.events)(Event::Refused { who: Some(who), message });
-        let problem = Problem::new("The Group Manager does not support this control_uri", why);
-        Reply::new(Code::BAD_REQUEST)
-            .uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into())
-            .payload(problem.to_cbor())
+        with_problem(Code::BAD_REQUEST, &Problem::new("The Group Manager does not support this control_uri", why))
     }
 
     /// Answers a request of a member for its keys. `node` is the member in the path of the request; `None` for the path of
@@ -912,10 +909,7 @@ impl<S: Store> GroupServer<S> {
                     "Two devices used the SenderID of this member",
                     "Send a request to join again. Use the credentials of a device in one place only.",
                 );
-                Reply::new(Code::CONFLICT)
-                    .uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into())
-                    .payload(problem.to_cbor())
-                    .because(error.to_string())
+                with_problem(Code::CONFLICT, &problem).because(error.to_string())
             }
             GroupError::NoSenderId(_) | GroupError::Refused(Refused::Full | Refused::LastEpoch) => {
                 let reply = explained(Code::SERVICE_UNAVAILABLE, GroupcommError::NoNodeIdentifier);
@@ -927,10 +921,7 @@ impl<S: Store> GroupServer<S> {
                     "The group has another protocol, Axiom or Group OSCORE",
                     "Join with the protocol of the group: `tegmen group join` with --group-oscore, or without it.",
                 );
-                Reply::new(Code::BAD_REQUEST)
-                    .uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into())
-                    .payload(problem.to_cbor())
-                    .because(error.to_string())
+                with_problem(Code::BAD_REQUEST, &problem).because(error.to_string())
             }
             GroupError::NoMember { .. }
             | GroupError::NoGroup(_)
@@ -964,6 +955,11 @@ fn explained(code: Code, error: GroupcommError) -> Reply {
     Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into()).payload(error.encode())
 }
 
+/// Makes a response with problem details (RFC 9290).
+fn with_problem(code: Code, problem: &Problem) -> Reply {
+    Reply::new(code).uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into()).payload(problem.to_cbor())
+}
+
 /// Makes the response to a request that only a signature verifier may send (draft-ietf-ace-key-groupcomm-oscore, section
 /// 8.3.1). `encoded` is `None` if the peer is a member, or is no signature verifier.
 fn for_verifiers(encoded: Option<Out>) -> Reply {
@@ -993,9 +989,7 @@ fn unavailable(error: Option<&GroupError>) -> Reply {
         ),
     };
     let problem = Problem::new(title, detail);
-    Reply::new(Code::SERVICE_UNAVAILABLE)
-        .uint(OptionNumber::CONTENT_FORMAT, problem::CONTENT_FORMAT.into())
-        .payload(problem.to_cbor())
+    with_problem(Code::SERVICE_UNAVAILABLE, &problem)
 }
 
 impl<S: Store> Application for GroupServer<S> {
